@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# Short names for what is done often; the build itself is meson's. BUILD=DIR chooses the build folder.
+
+BUILD ?= build
+JOBS  ?= $(shell nproc)
+MESON_OPTIONS ?=
+
+export BUILD
+
+.PHONY: all configure test test-quick demo crash mutants staleness \
+	bench-check lint test-sanitize install clean help
+
+all: configure
+	ninja -C $(BUILD) -j $(JOBS)
+
+help:
+	@echo 'make all            build into $(BUILD)/'
+	@echo 'make test           packages if missing, build, every test (root: power cuts mount loop devices)'
+	@echo 'make test-quick     the meson tests alone'
+	@echo 'make demo           MariaDB with and without pmemlogd, a power cut, the proof; as root'
+	@echo 'make crash          every crash state of the store path, compared with a model'
+	@echo 'make mutants        do the tests notice each broken rule?'
+	@echo 'make staleness      recovery never puts old bytes over newer ones'
+	@echo 'make bench-check    goal, measured, verdict'
+	@echo 'make lint           format, manual pages, units, symbols'
+	@echo 'make test-sanitize  unit, crash and daemon tests under ASan + UBSan, then TSan'
+	@echo 'make install        [DESTDIR=...]'
+
+# A folder that appeared since the last configure is found by --reconfigure only.
+configure:
+	@scripts/install-deps build
+	@if [ -d $(BUILD)/meson-info ]; \
+	then meson setup --reconfigure $(BUILD) $(MESON_OPTIONS) > $(BUILD)/configure.log \
+		|| { cat $(BUILD)/configure.log; exit 1; }; \
+	else meson setup $(BUILD) $(MESON_OPTIONS); fi
+
+test:
+	@scripts/install-deps all
+	@$(MAKE) --no-print-directory all MESON_OPTIONS='-Dwerror=true -Dtests=enabled $(MESON_OPTIONS)'
+	@tests/run --build $(BUILD)
+
+test-quick: all
+	@tests/run --build $(BUILD) --meson-only
+
+demo:
+	@scripts/install-deps all
+	@$(MAKE) --no-print-directory all
+	@scripts/demo
+
+crash: all
+	@tests/crash/run
+
+mutants: all
+	@tests/mutants/run
+
+staleness: all
+	@tests/daemon/staleness
+
+bench-check: all
+	@bench/check
+
+lint: all
+	@scripts/lint $(BUILD)
+
+test-sanitize:
+	@scripts/install-deps all
+	@scripts/test-sanitize
+
+install: all
+	meson install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf $(BUILD) $(BUILD)-clang $(BUILD)-asan $(BUILD)-tsan
