@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/* The control file: mapping, checks, and its parts as pointers. Format: abi/control.h. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi/control.h"
+
+struct control {
+	int fd;		       /* of the control file; one per process, never closed by a session */
+	struct ctl_head *head; /* mapping, CTL_BYTES */
+	struct ctl_hot *hot;
+	struct ctl_slot *slots; /* CTL_SLOTS */
+	struct ctl_file *files; /* CTL_FILES */
+};
+
+/*
+ * Fills an empty, already opened read-write tmpfs file (ownership and mode set by the caller) with a
+ * new control file in state CTL_NEW and maps it: *src gives the constant part (magic, version, size,
+ * slots, files and state are set here); tail = head = position, chain as given. Daemon only. The
+ * caller sets the state to CTL_OPEN with a release store once the lane is ready.
+ * Returns 0 or a negative errno; on failure nothing stays mapped. Takes the descriptor over on 0.
+ */
+int control_create(struct control *ret, int fd, const struct ctl_head *src, uint64_t position,
+		   uint32_t chain);
+
+/*
+ * Maps an existing control file and checks its constant part (copied once, then checked): magic,
+ * version, sizes, file size. ret_head is the checked copy; later code uses the copy for anything
+ * that matters. Returns 0, -EPROTO (magic, version), -EINVAL (sizes), or a negative errno. The state
+ * is not judged here. Takes the descriptor over on 0.
+ */
+int control_map(struct control *ret, int fd, struct ctl_head *ret_head);
+
+/* Unmaps; closes the descriptor if close_fd (daemon; a session never does). */
+void control_unmap(struct control *c, bool close_fd);
+
+/* Reads {head, chain} as one; retries while the writer moves. Acquire: records below head are
+ * visible. Bounded (1000 tries, then the last copy: only a hostile peer gets there). */
+struct ctl_cell control_head(const struct control *c);
+
+/* Entry of a file by kernel handle (type and bytes), or -1. Scans; for open, not for writes. */
+int control_find(const struct control *c, uint32_t handle_type, const void *handle,
+		 uint32_t handle_bytes);

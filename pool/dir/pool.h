@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/* The pool directory: creation, opening, its lanes. Daemon and pmemlogctl only (libpmem2). */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi/pool.h"
+#include "pool/lane.h"
+
+struct pool {
+	char *path; /* absolute */
+	char *state_dir;
+	int dir_fd, lock_fd; /* lock: OFD lock on the file `pool`, held while open for writing */
+	uint8_t *map;	     /* POOL_BYTES */
+	bool emulated;
+	bool read_only;
+	struct pool_superblock sb; /* checked copy */
+};
+
+/* What went wrong in words, with what to do: filled on every failure below. */
+struct pool_error {
+	char text[512];
+};
+
+/*
+ * Makes a pool in an existing (or new) directory. Refuses a directory that holds a pool or foreign
+ * files unless force; refuses memory that does not survive power loss unless emulate (then the pool is
+ * marked so). All blocks are allocated and written, file and directory synced. The generation is
+ * written to <state_dir>/pool.state and synced. Returns 0 or a negative errno.
+ */
+int pool_create(const char *path, const char *state_dir, bool emulate, bool force,
+		struct pool_error *ret_error);
+
+/*
+ * Opens for writing (raises the generation in pool and state file, synced) or read only (no lock, no
+ * change). Refused without changing a byte: wrong magic or version, unknown incompatible features, bad
+ * superblock, another machine id, a generation or uuid other than the state file's, a risen
+ * unsafe-shutdown count, a second daemon (-EBUSY, with the pid), emulated pool without emulate.
+ */
+int pool_open(struct pool **ret, const char *path, const char *state_dir, bool emulate,
+	      bool read_only, struct pool_error *ret_error);
+struct pool *pool_close(struct pool *p);
+
+/* Maps a lane file for reading and writing (fsdax: MAP_SYNC demanded) and checks its identity.
+ * ret_fd stays open for passing on. -EBADMSG: damaged header. */
+int pool_lane_open(struct pool *p, const struct pool_domain *d, struct lane *ret, int *ret_fd,
+		   struct pool_error *ret_error);
+void pool_lane_close(struct lane *l, int fd);
+
+/*
+ * A new lane file for a domain: number never used before by a file that still exists, owned by uid,
+ * 0600, allocated whole, written, prefaulted, out of core dumps (MADV_DONTDUMP), synced with its
+ * directory; then the domain's catalog entry. The old lane file of the same domain, if any, is
+ * deleted. Fills d->lane, d->ring_size.
+ */
+int pool_lane_create(struct pool *p, struct pool_domain *d, uint64_t ring_size, struct lane *ret,
+		     int *ret_fd, struct pool_error *ret_error);
+
+/* Absolute path of a lane's file into buf. */
+void pool_lane_path(const struct pool *p, uint32_t lane, char *buf, size_t n);
+
+/* A file id never given out before in this pool; raises next_file_id in durable steps. 0 on failure. */
+uint64_t pool_new_file_id(struct pool *p);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * One attached lane as a process sees it (a database's process, or the daemon): control file, lane,
+ * slot. Everything that appends or changes a registered file takes this.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include "pool/control.h"
+#include "pool/lane.h"
+#include "pool/lock.h"
+
+/* Real calls on backing files. Each returns >= 0 or a negative errno. The crash simulator has its
+ * own filling; session_sys_io is raw system calls. */
+struct session_io {
+	ssize_t (*pwritev)(int fd, const struct iovec *iov, int iovcnt, int64_t offset,
+			   int rwf_flags);
+	int (*fsync)(int fd);
+	int (*fdatasync)(int fd);
+	int (*fstat)(int fd, struct stat *ret);
+	int64_t (*lseek)(int fd, int64_t offset, int whence);
+};
+extern const struct session_io session_sys_io;
+
+struct session {
+	struct control ctl;
+	struct lane lane;
+	const struct session_io *io;
+	struct ctl_head head_copy; /* the checked constant part */
+	struct holder me;	   /* slot; in the shim kept equal to the wipe-on-fork page's */
+	bool is_daemon;		   /* locks time out after 1 s; no space waits */
+};
+
+/* Per call: which thread, and whether its last call was left by a longjmp. */
+struct caller {
+	uint32_t tid;
+	int stale_self;
+};

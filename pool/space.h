@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * Lane space: reserved before the real call, so that a call that was made can always be recorded.
+ * Kept free for others: SPACE_FILE_RESERVE for each file with live records (64 for one FENCE, 64 for
+ * one UNLINK).
+ */
+
+#include "pool/session.h"
+
+#define SPACE_FILE_RESERVE 128u
+
+enum space_outcome {
+	SPACE_OK = 0,
+	SPACE_FULL = 1, /* no room now */
+	SPACE_STALLED =
+		2, /* no room, and no progress of the daemon for reconnect_timeout: bypass */
+};
+
+/* Bytes to reserve for one record of `length` payload bytes: twice its size, since a PAD may be
+ * needed, and the reserve of a file that becomes live with it. */
+uint64_t space_for(uint32_t length);
+
+/* Notes `bytes` in the slot and the total under the lane lock. SPACE_OK, SPACE_FULL, or a negative
+ * errno of lock_acquire. Caller holds the file lock. */
+int space_reserve(struct session *s, const struct caller *who, uint64_t bytes);
+
+/* Gives a reservation back (call failed, or appended). Under the lane lock taken here. */
+int space_release(struct session *s, const struct caller *who, uint64_t bytes);
+
+/* Recomputes the total from the notes of the living (dead slots' notes become 0) and live_files.
+ * The lane lock is held by the caller. */
+void space_recount_locked(struct session *s);
+
+/* Waits, without any lock, until trim_seq moves from `seq` (read before the failed reservation) or
+ * the daemon counts as stalled. Wakes the daemon first. SPACE_OK: try again; SPACE_STALLED. */
+int space_wait(struct session *s, uint32_t seq);
+
+/* Daemon: publishes the trimmed tail (already persisted in the lane) and the exact live_files under
+ * the lane lock, raises trim_seq, wakes the waiters. 0 or -ETIMEDOUT. */
+int space_publish_tail(struct session *s, const struct caller *who, uint64_t tail);
+
+/* True if the file has records that recovery would replay: last > max(tail, fence). */
+bool space_file_live(const struct session *s, const struct ctl_file *f);
