@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""A private MariaDB: own data directory, own socket, no network, never the system's instance."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pymysql
+
+from sandbox import run
+
+PROGRAMS = ["mariadbd", "mariadb-install-db", "mariadb-binlog"]
+PACKAGES = "mariadb-server python3-pymysql"
+USER = "mysql"
+
+# As durable as MariaDB gets, and small, so that a restart takes a fraction of a second.
+SETTINGS = [
+    "--skip-networking", "--skip-grant-tables", "--skip-name-resolve",
+    "--server-id=1", "--binlog-format=ROW", "--sync-binlog=1",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--innodb-log-buffer-size=2M",
+    "--innodb-buffer-pool-load-at-startup=0", "--innodb-buffer-pool-dump-at-shutdown=0",
+    "--max-allowed-packet=16M", "--performance-schema=0",
+]
+
+
+class StartFailed(RuntimeError):
+    pass
+
+
+class Server:
+    """start() returns when it answers; kill() is SIGKILL; stop() is a clean shutdown."""
+
+    def __init__(self, box, datadir, name="mariadb", env=None, args=()):
+        self.box = box
+        self.datadir = datadir
+        self.name = name
+        self.socket = os.path.join(box.folder("run-" + name, mode=0o755, owner=USER), "s")
+        self.env = dict(env or {})
+        self.args = list(args)
+        self.process = None
+
+    def argv(self):
+        # later options win, so self.args may change what SETTINGS says
+        return (["mariadbd", "--no-defaults", "--datadir=" + self.datadir, "--socket=" + self.socket,
+                 "--pid-file=%s.pid" % self.socket,
+                 "--log-bin=mysql-bin"]
+                + SETTINGS + self.args)
+
+    def start(self, timeout=60, wait=True):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("LD_", "PMEMLOGD_"))}
+        env.update(self.env)
+        self.process = self.box.spawn(self.argv(), log=self.name + ".log", user=USER, group=USER,
+                                      extra_groups=[], env=env, cwd="/")
+        if wait:
+            self.wait_ready(timeout)
+        return self
+
+    def wait_ready(self, timeout=60):
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                self.connect().close()
+                return
+            except (pymysql.err.OperationalError, OSError):
+                pass
+            if self.process.poll() is not None:
+                raise StartFailed("%s: exit %s" % (self.name, self.process.returncode))
+            if time.monotonic() > end:
+                self.kill()
+                raise StartFailed("%s: no answer after %d s" % (self.name, timeout))
+            time.sleep(0.01)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def connect(self, **kw):
+        kw.setdefault("autocommit", True)
+        return pymysql.connect(unix_socket=self.socket, user="root", **kw)
+
+    def query(self, sql, db=None):
+        """Rows of one statement, on a connection of its own."""
+        c = self.connect(database=db)
+        try:
+            with c.cursor() as cur:
+                cur.execute(sql)
+                return cur.fetchall()
+        finally:
+            c.close()
+
+    def _reap(self):
+        self.process.wait()
+        self.box.forget(self.process)
+        self.process = None
+
+    def kill(self):
+        if self.process:
+            self.process.send_signal(signal.SIGKILL)
+            self._reap()
+
+    def stop(self, timeout=60):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=timeout)
+        status = self.process.returncode
+        self._reap()
+        if status:
+            raise RuntimeError("%s: exit %d at a clean stop" % (self.name, status))
+
+    def preloaded(self, library):
+        """Is the library mapped in the running server? ld.so only warns when it is missing."""
+        with open("/proc/%d/maps" % self.pid) as f:
+            return os.path.basename(library) in f.read()
+
+
+def prepare(box, path, sql=(), args=()):
+    """Makes a data directory with the given statements run in it, cleanly stopped."""
+    box.folder(path, mode=0o700, owner=USER)
+    path = os.path.join(box.path, path)
+    run(["mariadb-install-db", "--no-defaults", "--user=" + USER, "--datadir=" + path,
+         "--skip-test-db", "--auth-root-authentication-method=normal",
+         "--innodb-log-file-size=8M"])
+    s = Server(box, path, name="prepare", args=args).start()
+    for q in sql:
+        s.query(q)
+    # Only what the test itself commits shall be in the binlogs.
+    s.query("RESET MASTER")
+    s.stop()
+    return path
+
+
+def copy(template, target):
+    """A fresh copy of a prepared data directory, owned as it was."""
+    run(["cp", "-a", "--reflink=auto", template, target])
+    return target
+
+
+def binlogs(datadir):
+    """Paths of the binlogs in order, from the index file."""
+    with open(os.path.join(datadir, "mysql-bin.index")) as f:
+        names = [os.path.basename(line.strip()) for line in f if line.strip()]
+    return [os.path.join(datadir, n) for n in names]
+
+
+_VALUE = re.compile(r"###   @(\d+)=(.*)")
+
+
+def decode(files):
+    """Yields (verb, table, values) for each row change of a committed transaction, in order.
+
+    verb is INSERT, UPDATE or DELETE; values maps column number to text: the row after the change
+    (for DELETE: before). Raises when mariadb-binlog cannot read a file to its end.
+    """
+    p = subprocess.Popen(["mariadb-binlog", "--no-defaults", "--base64-output=decode-rows", "-v",
+                          "--verify-binlog-checksum", *files],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    rows, row = [], None
+    for line in p.stdout:
+        if line.startswith("### "):
+            line = line.rstrip("\n")
+            m = _VALUE.match(line)
+            if m:
+                row[2][int(m.group(1))] = m.group(2)
+            elif line.startswith(("### INSERT INTO ", "### UPDATE ", "### DELETE FROM ")):
+                row = (line.split()[1], line.split()[-1].replace("`", ""), {})
+                rows.append(row)
+        elif line.startswith("COMMIT"):
+            yield from rows
+            rows, row = [], None
+        elif line.startswith("ROLLBACK") and not line.startswith("ROLLBACK/*!*/"):
+            rows, row = [], None
+    errors = p.stderr.read()
+    if p.wait() or "ERROR" in errors:
+        raise ValueError("mariadb-binlog: exit %d %s" % (p.returncode, errors.strip()[:400]))

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""One database through many power cuts. tests/db/powercut and scripts/demo drive it."""
+import os
+import random
+import re
+import signal
+import statistics
+import time
+
+import load
+import mariadb
+import preloads
+from fsimage import Image
+from product import Pmemlogd, accelerated
+from verify import Ledger
+
+DOMAIN = "mariadb"
+LOGS = (re.compile(r"/ib_logfile\d+$"), re.compile(r"/mysql-bin\.\d+$"))
+
+# What happens before or after the cut, by weight. The cut itself comes in all of them.
+EVENTS = {
+    "plain": 6,     # load, cut
+    "early": 2,     # the cut within 60 ms of the clients' start
+    "rotate": 3,    # binlog switched and old ones purged under load
+    "resize": 1,    # redo log resized under load: new file, rename over the old one
+    "orphan": 2,    # the daemon was killed a while before the cut
+    "restart": 2,   # the daemon was stopped cleanly and started again under load
+    "frozen": 1,    # the daemon stands still (SIGSTOP) before the cut: the lane fills up
+    "again": 2,     # a second cut while the first is being recovered
+    "startup": 1,   # the cut while the database starts
+}
+UNSAFE = ("nosync", "eatmydata")
+WITHOUT_DAEMON = ("plain", "early", "rotate", "resize", "startup")
+
+
+class NotAccelerated(RuntimeError):
+    pass
+
+
+class Campaign:
+    """mode: pmemlogd; or a control without it: disk, nosync, eatmydata.
+
+    recover=False: after the cut the database starts on what the disk alone has. lie=True: the
+    daemon's syncs of the database's files are left out. Both must lose rows.
+    """
+
+    LANES = ("1MiB", "2MiB", "1MiB", "4MiB", "16MiB")
+
+    def __init__(self, box, builddir, fs="ext4", seed=1, mode="pmemlogd", recover=True, lie=False,
+                 clients=4, group=5, sizes=None, library=True):
+        self.box = box
+        self.seed, self.mode, self.recover, self.clients = seed, mode, recover, clients
+        self.group = group if recover else 1
+        self.sizes = sizes
+        self.memory = box.tmpfs("acks")
+        self.image = Image(box, fs)
+        self.datadir = os.path.join(self.image.path, "mariadb")
+        self.template = mariadb.prepare(box, "template", load.TABLES)
+        self.product = None
+        self.library = library
+        if mode == "pmemlogd":
+            self.product = Pmemlogd(box, builddir, DOMAIN)
+            if lie:
+                env = preloads.lie_env(box, self.image.path)
+                self.product.preload = env.pop("LD_PRELOAD")
+                self.product.preload_env = env
+            if not library:  # as after a failed upgrade: ld.so warns, the server runs without it
+                os.rename(self.product.library, self.product.library + ".away")
+        self.server = None
+        self.ledger = None
+        self.cycles = []       # one dict per cycle, for the JSON report
+        self.problems = []
+        self.fresh = True
+        self.lane = None
+
+    # ---- setting up
+
+    def env(self):
+        if self.mode == "pmemlogd":
+            return self.product.env()
+        if self.mode == "nosync":
+            return preloads.nosync_env(self.box)
+        if self.mode == "eatmydata":
+            return preloads.eatmydata_env()
+        return {}
+
+    def args(self):
+        # small binlogs rotate under load; in the controls a binlog that was never synced would
+        # keep the server down before a row could be missed
+        return [] if self.mode in UNSAFE else ["--max-binlog-size=1M"]
+
+    def start_over(self, n):
+        """Fresh file system, data directory, pool."""
+        self.image.make()
+        mariadb.copy(self.template, self.datadir)
+        os.sync()
+        self.ledger = Ledger(self.seed, self.clients, self.sizes)
+        if self.product:
+            self.lane = self.LANES[n % len(self.LANES)]
+            self.product.create(lane_size=self.lane)
+            self.product.start()
+        self.server = mariadb.Server(self.box, self.datadir, env=self.env(),
+                                     args=self.args())
+        self.server.start()
+        if self.mode in UNSAFE:  # or nothing but the missing binlog would be seen
+            os.sync()
+        self.fresh = False
+
+    # ---- the load and what happens to it
+
+    def start_clients(self, k):
+        out = {}
+        for c, plan in self.ledger.plans.items():
+            path = os.path.join(self.memory, "%d.%d" % (k, c))
+            out[c] = (path, self.box.fork(load.client, plan, self.server.socket,
+                                          self.ledger.first(c), path))
+        return out
+
+    def check_accelerated(self, timeout=3.0):
+        """Both logs must be seen in the lane by the daemon, or the test would test nothing."""
+        end = time.monotonic() + timeout
+        while True:
+            status = self.product.status()
+            missing = accelerated(status, DOMAIN, LOGS)
+            if missing is None:
+                return status
+            if time.monotonic() > end:
+                raise NotAccelerated(missing)
+            time.sleep(0.05)
+
+    def disturb(self, event, r, seconds):
+        """Spends `seconds` of load time; in the middle of it happens what the event says."""
+        at = r.uniform(0, seconds)
+        time.sleep(at)
+        if event == "rotate":
+            files = mariadb.binlogs(self.datadir)
+            keep = self.since if self.since in files else files[0]
+            self.server.query("FLUSH BINARY LOGS")
+            self.server.query("PURGE BINARY LOGS TO '%s'" % os.path.basename(keep))
+        elif event == "resize":
+            size = self.server.query("SELECT @@innodb_log_file_size")[0][0]
+            self.server.query("SET GLOBAL innodb_log_file_size=%d"
+                              % ((8 << 20) if size > (8 << 20) else (12 << 20)))
+        elif event == "orphan":
+            self.product.kill()
+        elif event == "frozen":
+            self.product.process.send_signal(signal.SIGSTOP)
+        elif event == "restart":
+            self.product.stop()
+            self.product.start()
+        time.sleep(max(0.0, seconds - at))
+
+    def power_cut(self, clients):
+        """First the file system, then every process: nothing acknowledged in between can rest on
+        a sync that the cut has undone."""
+        self.cut_at = time.monotonic_ns()
+        self.image.cut()
+        victims = [p for p in (self.product and self.product.process,
+                               self.server and self.server.process) if p]
+        victims += [child for _, child in clients.values()]
+        for p in victims:
+            p.send_signal(signal.SIGKILL)
+        if self.product:
+            self.product.kill()
+        if self.server:
+            self.server.kill()
+        for _, child in clients.values():
+            child.wait()
+            self.box.forget(child)
+
+    # ---- one cycle
+
+    def cycle(self, k, event=None):
+        """Runs one cycle; returns its record. Failures are in the record, not raised."""
+        r = random.Random("%d/%d" % (self.seed, k))
+        names = [e for e in EVENTS if self.product or e in WITHOUT_DAEMON]
+        if self.mode in UNSAFE or not self.recover:
+            names = ["plain"]
+        event = event or r.choices(names, [EVENTS[e] for e in names])[0]
+        seconds = r.uniform(0.2, 1.0)
+        rec = {"cycle": k, "event": event, "acked": 0, "lost": 0, "quarantined": 0, "unstarted": 0,
+               "live_at_cut": 0, "wraps": 0, "full_waits": 0, "counts": True, "problems": []}
+        begin = time.monotonic()
+        if self.fresh:
+            self.start_over(k // self.group)
+        rec["lane"] = self.lane
+        self.since = mariadb.binlogs(self.datadir)[-1]
+        acked = dict(self.ledger.have)
+        clients = self.load(rec, k, event, r, seconds)
+        self.power_cut(clients)
+        sent = self.read_acks(rec, clients, acked)
+        if self.product:
+            rec["live_at_cut"] = self.product.live_bytes()
+            rec["counts"] = rec["live_at_cut"] > 0
+        self.restart(rec, event, r, acked, sent)
+        rec["seconds"] = round(time.monotonic() - begin, 2)
+        if rec["lost"] or rec["quarantined"] or rec["unstarted"] or not self.recover:
+            self.abandon()
+        self.cycles.append(rec)
+        return rec
+
+    def load(self, rec, k, event, r, seconds):
+        """The time until the cut. Returns the clients."""
+        if event == "startup":
+            self.server.stop() if r.random() < 0.5 else self.server.kill()
+            self.server.start(wait=False)
+            time.sleep(r.uniform(0, 0.4))
+            return {}
+        clients = self.start_clients(k)
+        if event == "early":
+            time.sleep(r.uniform(0.01, 0.06))
+            return clients
+        if self.product:
+            status = self.check_accelerated()
+        self.disturb(event, r, seconds)
+        if self.product and event not in ("orphan", "frozen"):
+            status = self.product.status()
+        if self.product:
+            d = status.domain(DOMAIN)
+            rec["wraps"], rec["full_waits"] = d["wraps"], d["full_waits"]
+            rec["bypass"] = [f["path"] for f in d["files"] if f["state"] != "lane"]
+        dead = [c for c, (_, child) in clients.items() if child.poll() is not None]
+        if dead or not self.server.alive():
+            rec["lost"] += 1
+            rec["problems"].append("before the cut: server %s, clients ended: %s" %
+                                   ("alive" if self.server.alive() else "dead", dead))
+        return clients
+
+    def read_acks(self, rec, clients, acked):
+        """Fills acked (client -> last row acknowledged before the cut); returns the same with the
+        acknowledgements that came after it. Between the cut and SIGKILL lies a millisecond or two
+        in which the server lives on a dead file system, and MariaDB has been seen to answer OK to
+        a commit whose binlog had just got EIO (about one run in forty, without pmemlogd). Without power nobody
+        answers: these rows may be there, and need not be."""
+        sent = dict(acked)
+        for c, (path, _) in clients.items():
+            for last, _, end in load.acks(path):
+                if end < self.cut_at:
+                    acked[c] = last
+                sent[c] = last
+            rec["acked"] += acked[c] - self.ledger.have[c]
+            if os.path.exists(path):
+                os.unlink(path)
+        return sent
+
+    def restart(self, rec, event, r, acked, sent):
+        """Power back: mount, recovery, gate, database, checks."""
+        self.image.umount()
+        self.image.mount()
+        if self.product and self.recover:
+            if event == "again":
+                self.product.start(wait=False)
+                time.sleep(r.uniform(0, 0.05))
+                self.power_cut({})
+                self.image.umount()
+                self.image.mount()
+            begin = time.monotonic()
+            self.product.start()
+            rec["recovery_s"] = round(time.monotonic() - begin, 3)
+            status, words = self.product.gate()
+            if status:
+                rec["quarantined"] = 1
+                rec["problems"].append("gate: exit %d: %s" % (status, words))
+                return
+        env = self.env() if self.recover or not self.product else {}
+        self.server = mariadb.Server(self.box, self.datadir, env=env, args=self.args())
+        try:
+            begin = time.monotonic()
+            self.server.start()
+            rec["start_s"] = round(time.monotonic() - begin, 3)
+        except mariadb.StartFailed as e:
+            rec["unstarted"] = 1
+            rec["lost"] += rec["acked"]  # nobody can read them
+            rec["problems"].append(str(e))
+            return
+        f = self.ledger.check(self.server, acked, sent, self.since)
+        rec["rows"] = f.rows
+        rec["lost"] += f.lost or bool(f.wrong)
+        rec["problems"] += f.wrong
+
+    def abandon(self):
+        """Ends what runs and begins with fresh media in the next cycle."""
+        for p in (self.server, self.product):
+            if p:
+                p.kill()
+        self.image.umount()
+        self.fresh = True
+
+    def rest(self, k):
+        """Between cycles: after the last of a group, fresh media with another lane size."""
+        if not self.fresh and (k + 1) % self.group == 0:
+            self.server.stop()
+            if self.product:
+                self.product.stop()
+            self.image.umount()
+            self.fresh = True
+
+    # ---- results
+
+    def summary(self):
+        total = {key: sum(c[key] for c in self.cycles)
+                 for key in ("acked", "lost", "quarantined", "unstarted", "wraps", "full_waits")}
+        live = [c["live_at_cut"] for c in self.cycles if c["counts"]]
+        total["live_min"] = min(live, default=0)
+        total["live_median"] = int(statistics.median(live)) if live else 0
+        total["cycles"] = len(live)
+        total["not_counted"] = len(self.cycles) - len(live)
+        return total
+
+
+def last_line(t):
+    return ("acked %(acked)d lost %(lost)d quarantined %(quarantined)d unstarted %(unstarted)d "
+            "live_at_cut %(live_min)d/%(live_median)d wraps %(wraps)d full_waits %(full_waits)d" % t)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Small preload libraries of tests and benchmarks, compiled where they are used."""
+import os
+
+from sandbox import ROOT, run
+
+EATMYDATA = ("/usr/lib/x86_64-linux-gnu/libeatmydata.so", "/usr/lib64/libeatmydata.so")
+
+# As etc/preload.d/mariadb.ini: the redo log and the binlogs.
+NOSYNC_PATHS = "*/ib_logfile[0-9]*:ib_logfile[0-9]*:*-bin.[0-9]*"
+
+
+def build(box, source):
+    """Compiles one C file of the tree to a library that any user can load; returns its path."""
+    name = os.path.splitext(os.path.basename(source))[0]
+    target = os.path.join(box.folder("lib"), "%s.so" % name)
+    if not os.path.exists(target):
+        run(["cc", "-std=gnu17", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC",
+             "-shared", "-o", target, os.path.join(ROOT, source), "-ldl"])
+        os.chmod(target, 0o755)
+    return target
+
+
+def nosync_env(box):
+    return {"LD_PRELOAD": build(box, "bench/nosync.c"), "NOSYNC_PATHS": NOSYNC_PATHS}
+
+
+def lie_env(box, below):
+    return {"LD_PRELOAD": build(box, "tests/support/lie.c"), "LIE_BELOW": below}
+
+
+def eatmydata_env():
+    """None when the library is not installed."""
+    for path in EATMYDATA:
+        if os.path.exists(path):
+            return {"LD_PRELOAD": path}
+    return None
