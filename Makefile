@@ -5,7 +5,9 @@ BUILD ?= build
 JOBS  ?= $(shell nproc)
 MESON_OPTIONS ?=
 
+# tools beside the build find it under this name
 export BUILD
+export BUILDDIR := $(abspath $(BUILD))
 
 .PHONY: all configure test test-quick demo crash mutants staleness \
 	bench-check lint test-sanitize install clean help
