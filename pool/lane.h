@@ -61,7 +61,9 @@ void lane_set_incarnation(struct lane *l, uint64_t incarnation);
  */
 int lane_tail_read(const struct lane *l, struct lane_tail_found ret[2]);
 
-/* Moves the tail; never back. One line, one persist: durable on return. Daemon and recovery only. */
+/* Moves the tail; never back. Durable on return. Daemon and recovery only. One line in three persists
+ * (copy 0 with its chain; tail 1; chain 1): a line may tear between its 8-byte words, and both
+ * chains share one. */
 void lane_tail_write(const struct lane *l, uint64_t tail, uint32_t chain);
 
 /* Persists the heartbeat (one line). The daemon's heartbeat thread only. head must be durable. */

@@ -31,3 +31,7 @@ int lock_acquire(const struct control *c, struct ctl_lock *lock, const struct ho
 
 /* Gives a lock back and wakes one waiter if there is any. */
 void lock_release(struct ctl_lock *lock);
+
+/* Gives a lock back as its dead owner left it, for a holder that cannot put right what that one left:
+ * the next lock_acquire, whoever's, returns LOCK_OWNER_DIED at once. */
+void lock_release_died(struct ctl_lock *lock);

@@ -19,6 +19,8 @@ struct holder {
  * raised before anything else, then state and incarnation read: closed or other than expected gives
  * the byte back. Under the lane lock the slot's old note is struck out and the total recomputed
  * (space.h). The session lock is released at the end.
+ * A process has one slot per control file: POSIX locks do not stop it from taking its own byte again,
+ * so a second call gives the same slot with a new generation, and the first holder counts as dead.
  * Returns 0, -ESTALE (closed: open the path anew), -EMFILE (no free slot), or a negative errno.
  */
 int slot_take(const struct control *c, uint64_t incarnation, struct holder *ret);
@@ -29,6 +31,9 @@ int slot_take_daemon(const struct control *c, struct holder *ret);
 /* True if the holder of that word is gone: its byte is free (F_OFD_GETLK) or the slot's generation
  * differs from the word's. A system call; never on the fast path. */
 bool slot_dead(const struct control *c, uint64_t word);
+
+/* True if a daemon holds slot 0 (asked by a session: a daemon does not see its own). */
+bool slot_daemon_live(const struct control *c);
 
 /* True if any session's byte (1..CTL_SLOTS-1) is locked by anybody. One F_OFD_GETLK. */
 bool slot_any_live(const struct control *c);

@@ -28,12 +28,27 @@ int space_reserve(struct session *s, const struct caller *who, uint64_t bytes);
 /* Gives a reservation back (call failed, or appended). Under the lane lock taken here. */
 int space_release(struct session *s, const struct caller *who, uint64_t bytes);
 
+/* The same with the lane lock held by the caller. Never more than is noted. */
+void space_give_back_locked(struct session *s, uint64_t bytes);
+
 /* Recomputes the total from the notes of the living (dead slots' notes become 0) and live_files.
  * The lane lock is held by the caller. */
 void space_recount_locked(struct session *s);
 
-/* Waits, without any lock, until trim_seq moves from `seq` (read before the failed reservation) or
- * the daemon counts as stalled. Wakes the daemon first. SPACE_OK: try again; SPACE_STALLED. */
+/* The same, under the lane lock taken here: after a file lock's owner died. 0 or a negative errno. */
+int space_recount(struct session *s, const struct caller *who);
+
+/* The notes' half of it, for who has no lane yet (slot_take). `me` counts as living. */
+void space_recount_notes(const struct control *c, const struct holder *me);
+
+/*
+ * Waits, without any lock, until trim_seq moves from `seq` (read before the failed reservation) or
+ * the daemon counts as stalled. Wakes the daemon first. SPACE_OK: try again; SPACE_STALLED.
+ * Stalled: no progress for reconnect_timeout, or 10 x reconnect_timeout without room. Progress is
+ * daemon_seq moving (a daemon started), and daemon_ns moving while slot 0 is held: a destager that
+ * tries and fails is there, a word that stays in motion after its daemon died is not.
+ * The daemon itself never waits: SPACE_STALLED at once.
+ */
 int space_wait(struct session *s, uint32_t seq);
 
 /* Daemon: publishes the trimmed tail (already persisted in the lane) and the exact live_files under

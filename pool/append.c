@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "pool/append.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/futex.h"
+#include "base/overflow.h"
+#include "pool/crc.h"
+#include "pool/lanelock.h"
+#include "pool/ops.h"
+#include "pool/space.h"
+
+#define BOUNCE_BYTES 2048u /* picked: fits L1 and our stack limit; a multiple of 64 */
+
+/* Where in the caller's iov the copy stands. */
+struct cursor {
+	const struct iovec *iov;
+	int left;
+	size_t offset;
+};
+
+/* Where a record goes, decided under the lane lock. */
+struct place {
+	uint64_t head;	   /* published head: where the critical section begins */
+	uint64_t position; /* of the record: head, or the ring's start after a PAD */
+	uint64_t end;
+	uint32_t chain; /* CRC field of the record before head */
+};
+
+static void gather(struct cursor *c, uint8_t *dst, size_t n)
+{
+	while (n > 0 && c->left > 0) {
+		size_t part = min_of(n, c->iov->iov_len - c->offset);
+
+		memcpy(dst, (const uint8_t *)c->iov->iov_base + c->offset, part);
+		dst += part;
+		n -= part;
+		c->offset += part;
+		if (c->offset == c->iov->iov_len) {
+			c->iov++;
+			c->left--;
+			c->offset = 0;
+		}
+	}
+}
+
+static bool is_reserve_type(uint16_t type)
+{
+	return type == RECORD_FENCE || type == RECORD_UNLINK;
+}
+
+static int check_request(const struct session *s, const struct append_request *r)
+{
+	uint64_t sum = 0;
+
+	if (r->type == RECORD_PAD || r->type < RECORD_WRITE || r->type > RECORD_LINES ||
+	    (r->flags & ~RECORD_INLINE) != 0 || r->offset > (uint64_t)INT64_MAX - r->length ||
+	    r->length > s->lane.ring_size / 8)
+		return -EINVAL;
+	if (r->length != 0 && r->type != RECORD_WRITE && r->type != RECORD_LINES)
+		return -EINVAL;
+	for (int i = 0; i < r->iovcnt && sum < r->length; i++)
+		sum += r->iov[i].iov_len;
+	return sum < r->length ? -EINVAL : 0;
+}
+
+/* Finds room under the lane lock. Hostile words in the control file: -EPROTO, nothing is stored. */
+static int find_place(const struct session *s, const struct ctl_file *f,
+		      const struct append_request *r, struct place *ret)
+{
+	const struct ctl_hot *hot = s->ctl.hot;
+	struct ctl_cell cell = control_head(&s->ctl);
+	/* Acquire: pairs with space_publish_tail; the room below it may be stored to. */
+	uint64_t used = cell.head - atomic_load_acquire(&hot->tail);
+	uint64_t ring = s->lane.ring_size;
+	uint64_t need = record_bytes(r->length);
+	uint64_t to_end = ring - cell.head % ring;
+	uint64_t pad = need > to_end ? to_end : 0;
+	uint64_t kept;
+
+	if (cell.head % LANE_ALIGN != 0 || used > ring)
+		return -EPROTO;
+
+	if (is_reserve_type(r->type)) {
+		kept = 0;
+	} else {
+		kept = hot->reserved_bytes + (uint64_t)SPACE_FILE_RESERVE * hot->live_files;
+		if (f && !space_file_live(s, f))
+			kept += SPACE_FILE_RESERVE;
+	}
+	if (kept > ring - used || pad + need > ring - used - kept)
+		return APPEND_FULL;
+
+	ret->head = cell.head;
+	ret->chain = cell.chain;
+	ret->position = cell.head + pad;
+	ret->end = ret->position + need;
+	return APPEND_OK;
+}
+
+/* CRC of everything behind the CRC field. */
+static uint32_t begin_crc(const struct record_header *h)
+{
+	return crc32c(0, &h->type, sizeof(*h) - offsetof(struct record_header, type));
+}
+
+/* Fills the ring up to its end, so that the record does not wrap. Not drained. Returns its CRC. */
+static uint32_t store_pad(struct session *s, const struct place *at, uint64_t now)
+{
+	struct record_header h __attribute__((aligned(64))) = {
+		.type = RECORD_PAD,
+		.incarnation = s->lane.incarnation,
+		.position = at->head,
+		.length = (uint32_t)(at->position - at->head - RECORD_HEADER_BYTES),
+		.chain = at->chain,
+		.time_ns = now,
+		.drained = at->head,
+	};
+
+	h.crc = begin_crc(&h);
+	pool_ops->copy(lane_at(&s->lane, at->head), &h, sizeof(h));
+	atomic_store_relaxed(&s->ctl.hot->wraps, s->ctl.hot->wraps + 1);
+	return h.crc;
+}
+
+/* Payload, then header; durable on return. Returns the record's CRC. */
+static uint32_t store_record(struct session *s, const struct append_request *r, uint64_t file_id,
+			     const struct place *at, uint64_t now)
+{
+	uint8_t bounce[BOUNCE_BYTES] __attribute__((aligned(64)));
+	struct record_header h __attribute__((aligned(64))) = {
+		.type = r->type,
+		.flags = r->flags,
+		.incarnation = s->lane.incarnation,
+		.position = at->position,
+		.file_id = file_id,
+		.offset = r->offset,
+		.length = r->length,
+		.chain = at->chain,
+		.time_ns = now,
+		.drained = at->head,
+	};
+	struct cursor from = { .iov = r->iov, .left = r->iovcnt };
+	uint8_t *base = lane_at(&s->lane, at->position);
+	uint8_t *to = base + RECORD_HEADER_BYTES;
+	uint32_t crc, left = r->length;
+
+	if (at->position != at->head)
+		h.chain = store_pad(s, at, now);
+	crc = begin_crc(&h);
+	while (left > 0) {
+		uint32_t n = min_of(left, BOUNCE_BYTES);
+		uint32_t whole = align_up(n, LANE_ALIGN);
+
+		/* The caller's memory is read here and only here: it may change underfoot. */
+		gather(&from, bounce, n);
+		memset(bounce + n, 0, whole - n);
+		crc = crc32c(crc, bounce, n);
+		pool_ops->copy(to, bounce, whole);
+		to += whole;
+		left -= n;
+	}
+	h.crc = crc;
+	pool_ops->copy(base, &h, sizeof(h));
+	/* One barrier for all: afterwards PAD, payload and header are durable. */
+	pool_ops->drain();
+	return crc;
+}
+
+/* The entry's book-keeping, before head is published: a destager that sees a head sees `last`. */
+static void note_in_entry(struct session *s, struct ctl_file *f, const struct append_request *r,
+			  const struct place *at)
+{
+	struct ctl_hot *hot = s->ctl.hot;
+	bool was_live = space_file_live(s, f);
+	uint32_t live = atomic_load_relaxed(&hot->live_files);
+
+	if (r->type == RECORD_FENCE) {
+		/* relaxed: ordered by the publishing store */
+		atomic_store_relaxed(&f->fence, r->offset);
+		if (was_live && !space_file_live(s, f) && live > 0)
+			atomic_store_relaxed(&hot->live_files, live - 1);
+	} else {
+		if (!was_live) {
+			atomic_store_relaxed(&f->first, at->position);
+			atomic_store_relaxed(&hot->live_files, live + 1);
+		}
+		atomic_store_relaxed(&f->last, at->end);
+	}
+	atomic_add_relaxed(&f->records, 1);
+	atomic_add_relaxed(&f->bytes, r->length);
+}
+
+/* {head, chain} as one: the cell that nobody reads, then the index. */
+static void publish(struct ctl_hot *hot, const struct place *at, uint32_t crc)
+{
+	uint32_t next = atomic_load_relaxed(&hot->index) + 1;
+	struct ctl_cell *cell = &hot->cell[next & 1];
+
+	/* Release: pairs with the fence in control_head; a reader that sees one of these two sees
+	 * that index moved since it chose this cell. */
+	atomic_store_release(&cell->head, at->end);
+	atomic_store_release(&cell->chain, crc);
+	/* Seq_cst: releases the record and the entry, and comes before the look at asleep. */
+	atomic_store_seq(&hot->index, next);
+}
+
+/* True if the destager was asleep, wants to be woken by this record, and is ours to wake. */
+static bool claims_destager(const struct session *s, uint64_t head)
+{
+	struct ctl_hot *hot = s->ctl.hot;
+	/* Seq_cst after the publishing store; the destager stores asleep, then reads head. */
+	uint32_t asleep = atomic_load_seq(&hot->asleep);
+
+	if (asleep == 0)
+		return false;
+	if (asleep == 2 && head - atomic_load_relaxed(&hot->tail) <= s->lane.ring_size / 4)
+		return false;
+	return atomic_xchg_seq(&hot->asleep, 0) != 0;
+}
+
+int append_record(struct session *s, const struct caller *who, struct ctl_file *f, uint64_t file_id,
+		  const struct append_request *r, uint64_t *ret_position)
+{
+	struct ctl_hot *hot = s->ctl.hot;
+	struct place at;
+	uint64_t now;
+	bool wake;
+	uint32_t crc;
+	int rc = check_request(s, r);
+
+	if (rc < 0)
+		return rc;
+	/* After the real call, before any wait for the lock: never later than the record is. */
+	now = now_realtime_ns();
+	if (f)
+		file_id = atomic_load_relaxed(&f->id);
+
+	rc = lane_lock(s, who);
+	if (rc < 0)
+		return rc;
+	if (r->reserved)
+		space_give_back_locked(s, r->reserved);
+	rc = find_place(s, f, r, &at);
+	if (rc != APPEND_OK) {
+		lane_unlock(s);
+		return rc;
+	}
+
+	crc = store_record(s, r, file_id, &at, now);
+	if (f)
+		note_in_entry(s, f, r, &at);
+	atomic_store_relaxed(&hot->last_ns, now);
+	atomic_store_relaxed(&hot->records, hot->records + 1);
+	atomic_store_relaxed(&hot->bytes, hot->bytes + r->length);
+	publish(hot, &at, crc);
+	wake = claims_destager(s, at.end);
+	lane_unlock(s);
+
+	if (wake)
+		(void)futex_wake(&hot->asleep, 1);
+	if (ret_position)
+		*ret_position = at.position;
+	return APPEND_OK;
+}

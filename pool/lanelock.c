@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "pool/lanelock.h"
+
+#include "pool/ops.h"
+#include "pool/space.h"
+
+#define DAEMON_LOCK_NS UINT64_C(1000000000) /* a hostile peer delays the daemon by no more */
+
+int lane_lock(struct session *s, const struct caller *who)
+{
+	static const struct record_header nothing __attribute__((aligned(64)));
+	int r = lock_acquire(&s->ctl, &s->ctl.hot->lane_lock, &s->me, who->tid,
+			     s->is_daemon ? DAEMON_LOCK_NS : LOCK_FOREVER, who->stale_self);
+
+	if (r != LOCK_OWNER_DIED)
+		return r;
+	/* It may have died with a whole record at head that nobody was told of: after this drain
+	 * no walk takes it for one. */
+	pool_ops->copy(lane_at(&s->lane, control_head(&s->ctl).head & ~UINT64_C(63)), &nothing,
+		       sizeof(nothing));
+	pool_ops->drain();
+	space_recount_locked(s);
+	return 0;
+}
+
+void lane_unlock(struct session *s)
+{
+	lock_release(&s->ctl.hot->lane_lock);
+}
