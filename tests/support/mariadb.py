@@ -117,13 +117,17 @@ class Server:
             return os.path.basename(library) in f.read()
 
 
-def prepare(box, path, sql=(), args=()):
-    """Makes a data directory with the given statements run in it, cleanly stopped."""
-    box.folder(path, mode=0o700, owner=USER)
-    path = os.path.join(box.path, path)
+def install(path):
+    """An empty data directory in the folder, which belongs to the database's user."""
     run(["mariadb-install-db", "--no-defaults", "--user=" + USER, "--datadir=" + path,
          "--skip-test-db", "--auth-root-authentication-method=normal",
          "--innodb-log-file-size=8M"])
+
+
+def prepare(box, name, sql=(), args=()):
+    """Makes a data directory with the given statements run in it, cleanly stopped."""
+    path = box.folder(name, mode=0o700, owner=USER)
+    install(path)
     s = Server(box, path, name="prepare", args=args).start()
     for q in sql:
         s.query(q)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Runs of one database in several modes of durability, each from a fresh copy of one prepared
+data directory. bench/db and scripts/demo drive it."""
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+
+import mariadb
+import preloads
+import stats
+import sysbench
+from product import Pmemlogd
+from sandbox import cpu_seconds
+
+DOMAIN = "mariadb"
+MODES = ["disk", "nosync", "eatmydata", "tmpfs", "pmemlogd"]
+FREE = ("nosync", "eatmydata")  # no durability, log files on the same file system
+
+ARGS = ["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=128M",
+        "--innodb-log-buffer-size=16M", "--max-connections=50"]
+
+
+class Bench:
+    """prepare() once, then run() as often as wanted."""
+
+    def __init__(self, box, builddir, lane_size="256MiB"):
+        self.box = box
+        self.builddir = builddir
+        self.lane_size = lane_size
+        self.product = None
+        self.number = 0
+        self.template = None
+
+    def prepare(self):
+        path = self.box.folder("template", mode=0o700, owner=mariadb.USER)
+        mariadb.install(path)
+        s = mariadb.Server(self.box, path, name="prepare", args=ARGS).start()
+        sysbench.prepare(s)
+        s.query("RESET MASTER")
+        s.stop()
+        self.template = path
+
+    def _server(self, mode, data, memory):
+        env, args = {}, list(ARGS)
+        if mode == "nosync":
+            env = preloads.nosync_env(self.box)
+        elif mode == "eatmydata":
+            env = preloads.eatmydata_env()
+        elif mode == "tmpfs":
+            # in /dev/shm itself: MariaDB maps its redo log there, as it does on DAX
+            for name in os.listdir(data):
+                if name.startswith(("ib_logfile", "mysql-bin")):
+                    shutil.move(os.path.join(data, name), memory)
+            subprocess.run(["chown", "-R", mariadb.USER + ":", memory], check=True)
+            args += ["--innodb-log-group-home-dir=" + memory,
+                     "--log-bin=" + os.path.join(memory, "mysql-bin")]
+        elif mode == "pmemlogd":
+            if not self.product:
+                self.product = Pmemlogd(self.box, self.builddir, DOMAIN, lane_size=self.lane_size,
+                                        memory="1g")
+            self.product.create()
+            self.product.start()
+            env = self.product.env()
+        return mariadb.Server(self.box, data, name="bench", env=env, args=args)
+
+    def run(self, mode, clients, seconds, warmup=1.0):
+        """One run; a dict of what was measured."""
+        self.number += 1
+        data = os.path.join(self.box.path, "data")
+        memory = tempfile.mkdtemp(prefix="pmemlogd-bench.", dir="/dev/shm")
+        server = None
+        try:
+            mariadb.copy(self.template, data)
+            server = self._server(mode, data, memory)
+            os.sync()  # or the copy's pages are written out in the middle of the run
+            server.start()
+            sysbench.measure(server.socket, clients, warmup, seed=1)
+            pids = [server.pid] + ([self.product.process.pid] if mode == "pmemlogd" else [])
+            cpu = [cpu_seconds(p) for p in pids]
+            begin = time.monotonic()
+            out = sysbench.measure(server.socket, clients, seconds, seed=self.number + 1)
+            wall = time.monotonic() - begin
+            used = [cpu_seconds(p) - c for p, c in zip(pids, cpu)]
+            out.update(mode=mode, clients=clients,
+                       cpu_us_per_commit=round(sum(used) / out["commits"] * 1e6, 1))
+            if mode == "pmemlogd":
+                out["daemon_cpu_percent"] = round(used[1] / wall * 100, 2)
+                out["daemon_rss_kib"] = private_kib(pids[1])
+                self._must_be_accelerated(server)
+            server.stop()
+            server = None
+            return out
+        finally:
+            if server and server.process:
+                server.kill()
+            if self.product and self.product.alive():
+                self.product.stop()
+            shutil.rmtree(memory, ignore_errors=True)
+            shutil.rmtree(data, ignore_errors=True)
+
+    def _must_be_accelerated(self, server):
+        import powercut
+        from product import accelerated
+        missing = accelerated(self.product.status(), DOMAIN, powercut.LOGS)
+        if missing:
+            raise RuntimeError("not accelerated: " + missing)
+
+
+def private_kib(pid):
+    """Resident memory without shared mappings of the pool: anonymous and file pages of its own."""
+    total = 0
+    with open("/proc/%d/status" % pid) as f:
+        for line in f:
+            if line.startswith(("RssAnon:", "RssFile:")):
+                total += int(line.split()[1])
+    return total
+
+
+def ratios(rounds, mode, clients, against, key="commits_per_s"):
+    """Paired ratios of one mode to another (or to the better of several), round by round."""
+    out = []
+    for runs in rounds:
+        mine = runs.get((mode, clients))
+        others = [runs[(m, clients)][key] for m in against if (m, clients) in runs]
+        if mine and others:
+            out.append(mine[key] / max(others))
+    return out
+
+
+def summarise(rounds, modes, clients):
+    """The list that bench/db --json gives: a dict for each (mode, clients), medians over rounds."""
+    out = []
+    for n in clients:
+        for mode in modes:
+            runs = [r[(mode, n)] for r in rounds if (mode, n) in r]
+            if not runs:
+                continue
+            row = {"engine": "mariadb", "mode": mode, "clients": n, "rounds": len(runs)}
+            for key in ("commits_per_s", "p50_us", "p99_us", "p999_us", "cpu_us_per_commit",
+                        "daemon_cpu_percent", "daemon_rss_kib"):
+                if key in runs[0]:
+                    row[key] = round(statistics.median(r[key] for r in runs), 2)
+            for name, against in (("ratio_to_nosync", ("nosync",)), ("ratio_to_free", FREE),
+                                  ("ratio_to_tmpfs", ("tmpfs",)), ("ratio_to_disk", ("disk",))):
+                values = ratios(rounds, mode, n, against)
+                if values:
+                    middle, low, high = stats.interval(values)
+                    row[name] = round(middle, 3)
+                    row[name + "_95"] = [round(low, 3), round(high, 3)]
+            out.append(row)
+    return out
