@@ -23,6 +23,8 @@ struct session_io {
 	int (*fdatasync)(int fd);
 	int (*fstat)(int fd, struct stat *ret);
 	int64_t (*lseek)(int fd, int64_t offset, int whence);
+	/* Sets or clears O_APPEND on the description (heal: pwrite appends while it is set). */
+	int (*set_append)(int fd, bool on);
 };
 extern const struct session_io session_sys_io;
 
