@@ -177,12 +177,7 @@ static void note_in_entry(struct session *s, struct ctl_file *f, const struct ap
 	bool was_live = space_file_live(s, f);
 	uint32_t live = atomic_load_relaxed(&hot->live_files);
 
-	if (r->type == RECORD_FENCE) {
-		/* relaxed: ordered by the publishing store */
-		atomic_store_relaxed(&f->fence, r->offset);
-		if (was_live && !space_file_live(s, f) && live > 0)
-			atomic_store_relaxed(&hot->live_files, live - 1);
-	} else {
+	if (r->type != RECORD_FENCE) {
 		if (!was_live) {
 			atomic_store_relaxed(&f->first, at->position);
 			atomic_store_relaxed(&hot->live_files, live + 1);
@@ -191,6 +186,19 @@ static void note_in_entry(struct session *s, struct ctl_file *f, const struct ap
 	}
 	atomic_add_relaxed(&f->records, 1);
 	atomic_add_relaxed(&f->bytes, r->length);
+}
+
+/* A FENCE's, after head is published: a death in between has the record struck out at head, and an
+ * entry that already believed in it would keep everybody from writing another one. */
+static void note_fence(struct session *s, struct ctl_file *f, uint64_t below)
+{
+	struct ctl_hot *hot = s->ctl.hot;
+	bool was_live = space_file_live(s, f);
+	uint32_t live = atomic_load_relaxed(&hot->live_files);
+
+	atomic_store_relaxed(&f->fence, below); /* relaxed: under the lane lock and the file's */
+	if (was_live && !space_file_live(s, f) && live > 0)
+		atomic_store_relaxed(&hot->live_files, live - 1);
 }
 
 /* {head, chain} as one: the cell that nobody reads, then the index. */
@@ -256,6 +264,8 @@ int append_record(struct session *s, const struct caller *who, struct ctl_file *
 	atomic_store_relaxed(&hot->records, hot->records + 1);
 	atomic_store_relaxed(&hot->bytes, hot->bytes + r->length);
 	publish(hot, &at, crc);
+	if (f && r->type == RECORD_FENCE)
+		note_fence(s, f, r->offset);
 	wake = claims_destager(s, at.end);
 	lane_unlock(s);
 
