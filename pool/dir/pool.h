@@ -2,6 +2,7 @@
 #pragma once
 /* The pool directory: creation, opening, its lanes. Daemon and pmemlogctl only (libpmem2). */
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,7 +16,15 @@ struct pool {
 	uint8_t *map;	     /* POOL_BYTES */
 	bool emulated;
 	bool read_only;
-	struct pool_superblock sb; /* checked copy */
+	struct pool_superblock sb; /* checked copy; under lock once open */
+	char warning[256];	   /* what was noticed at opening and is no refusal; "": nothing */
+
+	/* Inside pool/dir only. */
+	pthread_mutex_t lock;	/* writers and readers of superblock and catalog */
+	uint64_t next_id;	/* next file id; below sb.next_file_id, under lock */
+	uint32_t damaged_files; /* file entries with both copies damaged at opening; never reused */
+	uint8_t domain_state[POOL_DOMAINS]; /* enum entry_state in catalog.c; under lock */
+	uint8_t file_state[POOL_FILES];
 };
 
 /* What went wrong in words, with what to do: filled on every failure below. */
@@ -33,10 +42,12 @@ int pool_create(const char *path, const char *state_dir, bool emulate, bool forc
 		struct pool_error *ret_error);
 
 /*
- * Opens for writing (raises the generation in pool and state file, synced) or read only (no lock, no
+ * Opens for writing (raises the generation in pool, then state file, synced) or read only (no lock, no
  * change). Refused without changing a byte: wrong magic or version, unknown incompatible features, bad
- * superblock, another machine id, a generation or uuid other than the state file's, a risen
- * unsafe-shutdown count, a second daemon (-EBUSY, with the pid), emulated pool without emulate.
+ * superblock, a damaged domain entry, another machine id, another uuid than the state file's, a
+ * generation that is neither the state file's nor one ahead of it (an older copy of the pool), no state
+ * file while a lane holds records, a second daemon (-EBUSY, with the pid), an emulated pool without
+ * emulate. A risen unsafe-shutdown count quarantines the domains whose lanes hold records.
  */
 int pool_open(struct pool **ret, const char *path, const char *state_dir, bool emulate,
 	      bool read_only, struct pool_error *ret_error);
@@ -52,7 +63,8 @@ void pool_lane_close(struct lane *l, int fd);
  * A new lane file for a domain: number never used before by a file that still exists, owned by uid,
  * 0600, allocated whole, written, prefaulted, out of core dumps (MADV_DONTDUMP), synced with its
  * directory; then the domain's catalog entry. The old lane file of the same domain, if any, is
- * deleted. Fills d->lane, d->ring_size.
+ * deleted; -EBUSY while it holds records or cannot be read (recover first). ring_size is rounded down to
+ * whole pages. Fills d->lane, d->ring_size. Returns 0 or a negative errno.
  */
 int pool_lane_create(struct pool *p, struct pool_domain *d, uint64_t ring_size, struct lane *ret,
 		     int *ret_fd, struct pool_error *ret_error);

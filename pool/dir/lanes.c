@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "pool/dir/catalog.h"
+#include "pool/dir/media.h"
+#include "pool/dir/pool_internal.h"
+#include "pool/guard.h"
+#include "pool/walk.h"
+
+#define LANE_NAME_BYTES 32
+#define LANE_NUMBER_MAX 999999u
+
+static void lane_name(uint32_t lane, char buf[LANE_NAME_BYTES])
+{
+	(void)snprintf(buf, LANE_NAME_BYTES, POOL_LANE_PREFIX "%06u", lane);
+}
+
+void pool_lane_path(const struct pool *p, uint32_t lane, char *buf, size_t n)
+{
+	char name[LANE_NAME_BYTES];
+
+	lane_name(lane, name);
+	(void)snprintf(buf, n, "%s/%s", p->path, name);
+}
+
+static bool ring_size_good(uint64_t ring_size)
+{
+	return ring_size >= LANE_RING_MIN && ring_size <= LANE_RING_MAX &&
+	       ring_size % LANE_ALIGN == 0;
+}
+
+/* The guard's jump may not run over locals of the caller. */
+static int attach_guarded(struct lane *ret, uint8_t *base, size_t bytes)
+{
+	return GUARD(lane_attach(ret, base, bytes));
+}
+
+static int format_guarded(struct lane *ret, uint8_t *base, size_t bytes, uint32_t number,
+			  uint64_t ring_size, uint64_t incarnation)
+{
+	return GUARD(lane_format(ret, base, bytes, number, ring_size, incarnation));
+}
+
+int pool_lane_open(struct pool *p, const struct pool_domain *d, struct lane *ret, int *ret_fd,
+		   struct pool_error *ret_error)
+{
+	int flags = (p->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	cleanup_close int fd = -1;
+	char name[LANE_NAME_BYTES];
+	uint8_t *base;
+	size_t bytes;
+	int r;
+
+	lane_name(d->lane, name);
+	if (!ring_size_good(d->ring_size))
+		return pool_refuse(ret_error, -EBADMSG,
+				   "%s/%s: ring size in the catalog is damaged", p->path, name);
+	bytes = LANE_HEADER_BYTES + d->ring_size;
+	fd = openat(p->dir_fd, name, flags);
+	if (fd < 0)
+		return pool_refuse(ret_error, -errno, "%s/%s: %s", p->path, name, strerror(errno));
+	r = media_map(fd, bytes, p->emulated, p->read_only, name, &base, ret_error);
+	if (r < 0)
+		return r;
+	r = attach_guarded(ret, base, bytes);
+	if (r == 0 && (ret->number != d->lane || ret->ring_size != d->ring_size))
+		r = -EBADMSG;
+	if (r < 0) {
+		media_unmap(base, bytes);
+		return pool_refuse(ret_error, -EBADMSG,
+				   "%s/%s: header of the lane is damaged or another lane's",
+				   p->path, name);
+	}
+	*ret_fd = take_fd(fd);
+	return 0;
+}
+
+void pool_lane_close(struct lane *l, int fd)
+{
+	if (l && l->base) {
+		media_unmap(l->base, l->map_bytes);
+		l->base = NULL;
+	}
+	if (fd >= 0)
+		(void)close(fd);
+}
+
+/* Where the heads are not known, a lane is live when its walk finds a record, or when it is damaged. */
+static int holds(const struct lane *l)
+{
+	struct walk w;
+	uint32_t chain;
+	const char *why;
+	int r = walk_find_head(l, &w, &chain, &why);
+
+	return r < 0 || w.position != w.tail;
+}
+
+int pool_lane_holds(struct pool *p, const struct pool_domain *d)
+{
+	struct lane l;
+	int fd, r;
+
+	if (pool_lane_open(p, d, &l, &fd, NULL) < 0)
+		return 1;
+	r = GUARD(holds(&l));
+	pool_lane_close(&l, fd);
+	return r != 0;
+}
+
+static bool lane_in_catalog(struct pool *p, uint32_t lane)
+{
+	struct pool_domain d;
+
+	for (uint32_t i = 0; i < POOL_DOMAINS; i++) {
+		int r = catalog_domain_get(p, i, &d);
+
+		if (r == 0 && d.lane == lane)
+			return true;
+	}
+	return false;
+}
+
+/* A new file under the smallest number that no file and no domain has. */
+static int new_lane_file(struct pool *p, uint32_t *ret_lane)
+{
+	char name[LANE_NAME_BYTES];
+
+	for (uint32_t lane = 1; lane <= LANE_NUMBER_MAX; lane++) {
+		int fd;
+
+		lane_name(lane, name);
+		if (lane_in_catalog(p, lane))
+			continue;
+		fd = openat(p->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+			    0600);
+		if (fd >= 0) {
+			*ret_lane = lane;
+			return fd;
+		}
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -ENOSPC;
+}
+
+static int random_incarnation(uint64_t *ret)
+{
+	do {
+		if (getrandom(ret, sizeof(*ret), 0) != (ssize_t)sizeof(*ret))
+			return -EIO;
+	} while (*ret == 0);
+	return 0;
+}
+
+/* Fills, maps and formats the file; it is durable with its name on return. */
+static int build(struct pool *p, int fd, uint32_t lane, uint32_t uid, uint64_t ring_size,
+		 const char *name, struct lane *ret, struct pool_error *e)
+{
+	size_t bytes = LANE_HEADER_BYTES + ring_size;
+	uint64_t incarnation;
+	uint8_t *base;
+	int r = media_fill(fd, bytes);
+
+	if (r < 0)
+		return pool_refuse(e, r, "%s/%s: %s", p->path, name,
+				   r == -ENOSPC ? "no space in the pool for a lane" : strerror(-r));
+	r = random_incarnation(&incarnation);
+	if (r < 0)
+		return pool_refuse(e, r, "%s/%s: no random numbers", p->path, name);
+	r = media_map(fd, bytes, p->emulated, false, name, &base, e);
+	if (r < 0)
+		return r;
+	/* Prefaulted: the first commits pay for no page fault. Older kernels: they do. */
+	(void)madvise(base, bytes, MADV_POPULATE_WRITE);
+	r = format_guarded(ret, base, bytes, lane, ring_size, incarnation);
+	if (r == 0 && (fchown(fd, (uid_t)uid, (gid_t)-1) < 0 || fchmod(fd, 0600) < 0))
+		r = -errno;
+	if (r == 0 && (fsync(fd) < 0 || fsync(p->dir_fd) < 0))
+		r = -errno;
+	if (r < 0) {
+		media_unmap(base, bytes);
+		return pool_refuse(e, r, "%s/%s: %s", p->path, name, strerror(-r));
+	}
+	return 0;
+}
+
+/*
+ * Persist order: the file whole with its name; the domain's entry, which makes it the domain's lane; the
+ * old file's name goes. A cut leaves at worst a file that no entry names, which is never used again.
+ */
+int pool_lane_create(struct pool *p, struct pool_domain *d, uint64_t ring_size, struct lane *ret,
+		     int *ret_fd, struct pool_error *ret_error)
+{
+	cleanup_close int fd = -1;
+	char name[LANE_NAME_BYTES], old_name[LANE_NAME_BYTES] = "";
+	struct pool_domain old;
+	uint32_t lane = 0;
+	int index, r;
+
+	/* Whole pages: nothing else may share one with a ring. */
+	ring_size &= ~UINT64_C(4095);
+	if (!ring_size_good(ring_size))
+		return pool_refuse(ret_error, -EINVAL, "lane size out of range");
+	if (p->read_only)
+		return pool_refuse(ret_error, -EROFS, "%s: opened read only", p->path);
+	index = catalog_domain_find(p, d->uid, d->name);
+	if (index >= 0 && catalog_domain_get(p, (uint32_t)index, &old) == 0) {
+		if (pool_lane_holds(p, &old))
+			return pool_refuse(ret_error, -EBUSY,
+					   "lane %u of domain %s still holds records", old.lane,
+					   d->name);
+		lane_name(old.lane, old_name);
+	}
+
+	fd = new_lane_file(p, &lane);
+	if (fd < 0)
+		return pool_refuse(ret_error, fd, "%s: no new lane file: %s", p->path,
+				   strerror(-fd));
+	lane_name(lane, name);
+	r = build(p, fd, lane, d->uid, ring_size, name, ret, ret_error);
+	if (r == 0) {
+		d->lane = lane;
+		d->ring_size = ring_size;
+		r = catalog_domain_put(p, index >= 0 ? (uint32_t)index : UINT32_MAX, d);
+		if (r < 0) {
+			pool_lane_close(ret, -1);
+			(void)pool_refuse(ret_error, r, "%s: no room for domain %s in the catalog",
+					  p->path, d->name);
+		}
+	}
+	if (r < 0) {
+		(void)unlinkat(p->dir_fd, name, 0);
+		return r;
+	}
+	if (old_name[0] != '\0') {
+		(void)unlinkat(p->dir_fd, old_name, 0);
+		(void)fsync(p->dir_fd);
+	}
+	*ret_fd = take_fd(fd);
+	return 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/* Shared by open.c, create.c and lanes.c. */
+
+#include "pool/dir/pool.h"
+
+#define POOL_FILE_NAME	   "pool"
+#define POOL_FILE_NEW_NAME "pool.new"
+#define POOL_LANE_PREFIX   "lane-"
+
+/* Opens the directory and the file `pool` in it. Returns 0 or a refusal. */
+int pool_open_files(const char *path, bool read_only, int *ret_dir_fd, int *ret_fd,
+		    struct pool_error *e);
+
+/* OFD write lock on the file `pool`: 0, -EBUSY (with the pid that <state_dir>/pool.pid names), or a
+ * negative errno. Ends with the descriptor. */
+int pool_lock(int fd, const char *path, const char *state_dir, struct pool_error *e);
+
+/* What a lane holds: 1 live records (or a lane that cannot be read: taken for live), 0 nothing. */
+int pool_lane_holds(struct pool *p, const struct pool_domain *d);
