@@ -93,6 +93,7 @@ void log_printable(char *dst, size_t n, const char *src)
 	dst[i] = '\0';
 }
 
+/* noinline: only one of the two writers is on the stack. */
 struct log_fields {
 	char message[LOG_TEXT + 16];
 	char priority[16];
@@ -115,8 +116,8 @@ static void add_field(struct log_fields *f, char *buf, size_t size, const char *
 	f->n++;
 }
 
-static void log_journal(int priority, const char *id, const char *domain, const char *file,
-			const char *text)
+static __attribute__((noinline)) void log_journal(int priority, const char *id, const char *domain,
+						  const char *file, const char *text)
 {
 	const char digit[2] = { (char)('0' + (priority & 7)), '\0' };
 	struct log_fields f;
@@ -134,7 +135,7 @@ static void log_journal(int priority, const char *id, const char *domain, const 
 }
 
 /* One write for one line: lines of threads do not mix. */
-static void log_stderr(int priority, const char *text)
+static __attribute__((noinline)) void log_stderr(int priority, const char *text)
 {
 	char line[LOG_TEXT + 8];
 	int n = snprintf(line, sizeof(line), "<%d>%s\n", priority & 7, text);
