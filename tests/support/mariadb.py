@@ -37,6 +37,7 @@ class Server:
         self.datadir = datadir
         self.name = name
         self.socket = os.path.join(box.folder("run-" + name, mode=0o755, owner=USER), "s")
+        self.log = os.path.join(box.path, name + ".log")
         self.env = dict(env or {})
         self.args = list(args)
         self.process = None
@@ -49,6 +50,7 @@ class Server:
                 + SETTINGS + self.args)
 
     def start(self, timeout=60, wait=True):
+        self.log_from = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         env = {k: v for k, v in os.environ.items() if not k.startswith(("LD_", "PMEMLOGD_"))}
         env.update(self.env)
         self.process = self.box.spawn(self.argv(), log=self.name + ".log", user=USER, group=USER,
@@ -66,11 +68,21 @@ class Server:
             except (pymysql.err.OperationalError, OSError):
                 pass
             if self.process.poll() is not None:
-                raise StartFailed("%s: exit %s" % (self.name, self.process.returncode))
+                raise StartFailed("%s: exit %s: %s" % (self.name, self.process.returncode,
+                                                       self.complaint()))
             if time.monotonic() > end:
                 self.kill()
                 raise StartFailed("%s: no answer after %d s" % (self.name, timeout))
             time.sleep(0.01)
+
+    def complaint(self):
+        """The first error that this run wrote to its log."""
+        with open(self.log, errors="replace") as f:
+            f.seek(self.log_from)
+            for line in f:
+                if "[ERROR]" in line:
+                    return line.split("[ERROR]", 1)[1].strip()
+        return "no error in its log"
 
     @property
     def pid(self):
