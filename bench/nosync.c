@@ -16,7 +16,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { FDS = 65536 };
+enum {
+	FDS = 65536
+};
 
 static atomic_uchar marked[FDS]; /* relaxed: a descriptor's user has seen open return */
 
@@ -52,7 +54,7 @@ static int matches(const char *path)
 
 static int open_common(int dir, const char *path, int flags, mode_t mode)
 {
-	int rule = (flags & O_ACCMODE) != O_RDONLY && matches(path);
+	unsigned char rule = (flags & O_ACCMODE) != O_RDONLY && matches(path);
 	int fd;
 
 	if (!real_openat)
@@ -66,14 +68,14 @@ static int open_common(int dir, const char *path, int flags, mode_t mode)
 }
 
 /* What the mode argument is, when there is one. */
-#define OPEN_MODE(flags, mode)                                                                    \
-	do {                                                                                       \
-		if ((flags) & (O_CREAT | __O_TMPFILE)) {                                           \
-			va_list ap;                                                                \
-			va_start(ap, flags);                                                       \
-			(mode) = va_arg(ap, mode_t);                                               \
-			va_end(ap);                                                                \
-		}                                                                                  \
+#define OPEN_MODE(flags, mode)                           \
+	do {                                             \
+		if ((flags) & (O_CREAT | __O_TMPFILE)) { \
+			va_list ap;                      \
+			va_start(ap, flags);             \
+			(mode) = va_arg(ap, mode_t);     \
+			va_end(ap);                      \
+		}                                        \
 	} while (0)
 
 int open(const char *path, int flags, ...)
