@@ -45,7 +45,10 @@ struct domain_request {
 	/* called exactly once, in the worker's thread: hands the request back to the event loop */
 	void (*done)(struct domain_request *r);
 	void *arg;
-	struct domain_request *next; /* worker's queue */
+	/* the worker's own: */
+	struct domain_request *next;
+	uint64_t goal;	      /* FLUSH: done when the tail is there */
+	uint64_t deadline_ns; /* FLUSH: given up when it fails for so long */
 };
 
 /*

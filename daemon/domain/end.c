@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The end of the sessions' time, and what administrators ask of a domain without sessions. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/sys.h"
+#include "daemon/destage/destage.h"
+#include "daemon/domain/internal.h"
+#include "daemon/log.h"
+#include "daemon/recover/recover.h"
+#include "pool/dir/register.h"
+#include "pool/guard.h"
+#include "pool/slot.h"
+
+static int mark_closed(struct domain *d)
+{
+	/* Release pairs with slot_take: whoever takes a byte from now on lets go of it. */
+	atomic_store_release(&d->s.ctl.head->state, CTL_CLOSED);
+	return 0;
+}
+
+/* No session lives and none can begin any more: 0. -EAGAIN: one lives or is taking a slot. */
+static int shut(struct domain *d)
+{
+	int r;
+
+	if (slot_any_live(&d->s.ctl))
+		return -EAGAIN;
+	r = session_lock_exclusive(&d->s.ctl, 50);
+	if (r < 0)
+		return -EAGAIN;
+	r = slot_any_live(&d->s.ctl) ? -EAGAIN : GUARD(mark_closed(d));
+	session_unlock(&d->s.ctl);
+	return r;
+}
+
+static int incarnation_end(struct domain *d)
+{
+	uint64_t incarnation = 0;
+
+	if (getrandom(&incarnation, sizeof(incarnation), 0) != (ssize_t)sizeof(incarnation))
+		return -EIO;
+	lane_set_incarnation(&d->s.lane, incarnation | 1);
+	return 0;
+}
+
+bool sessions_end(struct domain *d, bool at_once)
+{
+	int r;
+
+	if (!at_once && now_monotonic_ns() < d->grace_ns)
+		return false; /* it has been attached and is about to take its slot */
+	r = shut(d);
+	if (r == -EAGAIN)
+		return false;
+
+	/* From here on the domain is ours alone. */
+	if (r == 0)
+		r = destage_finish(d);
+	beat_set(d, false);
+	if (r == 0)
+		r = registry_release_all(d);
+	if (r == 0)
+		r = GUARD(incarnation_end(d));
+	if (r == 0) {
+		destage_flushes_end(d, 0, NULL);
+		detach(d);
+		control_remove(d);
+		log_msg(LOG_INFO, d->name, "last session ended: all is in the files");
+		return true;
+	}
+
+	/* The closed control file stays until recovery has brought it to an end: it tells the next
+	 * daemon that these records have no sessions. */
+	log_msg(LOG_WARNING, d->name, "last session ended and could not be destaged: recovery");
+	detach(d);
+	registry_forget_all(d);
+	(void)domain_recover(d, false, false, NULL);
+	return true;
+}
+
+void request_gate(struct domain *d, struct domain_request *r)
+{
+	if (d->attached && !sessions_end(d, true)) {
+		request_done(r, -EBUSY, 1, "database still running");
+		return;
+	}
+	if (d->state == STATE_HELD)
+		domain_decide(d);
+	if (d->attached)
+		request_done(r, -EBUSY, 1, "database still running");
+	else if (d->state != STATE_OK)
+		request_done(r, -EBUSY, 1, "%s", d->reason);
+	else
+		request_done(r, 0, 0, NULL);
+}
+
+/* A held domain has no mapping; its processes may live all the same. */
+static bool control_live(const struct domain *d)
+{
+	struct control c = { .fd = -1 };
+	char name[CONTROL_NAME_BYTES];
+	bool live;
+
+	control_name(d->lane, name);
+	c.fd = openat(d->set->control_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (c.fd < 0)
+		return false;
+	live = slot_any_live(&c);
+	(void)close(c.fd);
+	return live;
+}
+
+static void adopt(struct domain *d, struct domain_request *r)
+{
+	struct pool_error e = { "" };
+	int rc = register_adopt(d->set->pool, r->fd, &e);
+
+	if (rc < 0)
+		request_done(r, rc, 1, "%s", *e.text ? e.text : strerror(-rc));
+	else
+		request_done(r, 0, 0, NULL);
+}
+
+void request_recover(struct domain *d, struct domain_request *r)
+{
+	int rc;
+
+	if (r->mode == WIRE_RECOVER_ADOPT) {
+		adopt(d, r);
+		return;
+	}
+	if (d->attached)
+		(void)sessions_end(d, true);
+	if (d->attached || (d->catalog != UINT32_MAX && control_live(d))) {
+		request_done(r, -EBUSY, 1, "database still running: stop it first");
+		return;
+	}
+	if (d->catalog == UINT32_MAX) {
+		request_done(r, 0, 0, "nothing is left over");
+		return;
+	}
+	switch (r->mode) {
+	case WIRE_RECOVER_DRY_RUN:
+	case WIRE_RECOVER_APPLY:
+		rc = domain_recover(d, r->mode == WIRE_RECOVER_DRY_RUN,
+				    r->mode == WIRE_RECOVER_APPLY, &r->report);
+		break;
+	case WIRE_RECOVER_DISCARD:
+		rc = recover_discard(d->set->pool, d->catalog, &r->report);
+		if (rc >= 0)
+			domain_decide(d);
+		break;
+	default:
+		rc = -EINVAL;
+	}
+	if (rc == 0)
+		request_done(r, 0, 0, NULL);
+	else if (rc > 0)
+		request_done(r, -EBUSY, 1, "%s", d->reason);
+	else
+		request_done(r, rc, 1, "%s", strerror(-rc));
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * What the files of daemon/domain and daemon/destage share: one domain at run time.
+ *
+ * Threads: the domain's worker makes every call on a file and is the only one that changes the
+ * mapping, the file table and the state. Others (event loop, heartbeat) see a domain through two
+ * mutexes, neither of which is held over a call that could block:
+ *	lock	  queue, flags, words for people, the file table's pointers
+ *	map_lock  the mapped control file and lane, so that nobody looks at what is being unmapped
+ * Order: set->lock, then lock, then map_lock. The worker reads its own data without them.
+ */
+
+#include <pthread.h>
+
+#include "daemon/domain/domain.h"
+#include "pool/dir/catalog.h"
+#include "pool/dir/identity.h"
+#include "pool/file.h"
+#include "pool/session.h"
+
+#define SECOND_NS      UINT64_C(1000000000)
+#define MILLISECOND_NS UINT64_C(1000000)
+
+#define BEAT_NS		 (100 * MILLISECOND_NS) /* DESIGN 4 */
+#define HELD_RETRY_NS	 (5 * SECOND_NS)	/* picked: a mount is noticed soon enough */
+#define HELLO_GRACE_NS	 (1 * SECOND_NS)	/* from HELLO to taking a slot; picked */
+#define FLUSH_GIVE_UP_NS (2 * SECOND_NS)	/* picked: several tries of a failing sync */
+#define RETRY_MIN_NS	 (100 * MILLISECOND_NS)
+#define RETRY_MAX_NS	 (1 * SECOND_NS)
+#define REWRITE_NS	 (200 * MILLISECOND_NS) /* DESIGN 6: rewrite_until */
+
+enum domain_state {
+	STATE_UNDECIDED = 0,
+	STATE_OK = 1,
+	STATE_HELD = 2,	       /* tried again by itself */
+	STATE_QUARANTINED = 3, /* until recover --apply or --discard */
+};
+
+/* One registered file. The control file's entry is the client's: only its dynamic words are read. */
+struct domain_file {
+	uint64_t id;
+	uint32_t index;		/* in the control file */
+	uint32_t catalog;	/* in the catalog */
+	int fd;			/* our own description; -1: not to be had, error says why */
+	uint64_t open_head;	/* head when it was opened, or reopened after an error */
+	uint64_t durable_below; /* the file's records below are durable in it, by our own sync */
+	uint64_t retry_ns;	/* CLOCK_MONOTONIC; not tried before, after a failure */
+	uint64_t backoff_ns;
+	bool failing;		/* the last sync failed and no later one was good */
+	bool gone;		/* st_nlink was 0 */
+	bool token_wait;	/* in bypass until the token is free */
+	bool foreign;		/* another domain has it too: in bypass while either has it */
+	struct pool_file entry; /* as the catalog has it */
+};
+
+/* Another domain registers a file of ours: we take it into bypass, then its request goes on. */
+struct yield {
+	struct yield *next;
+	struct pool_file who; /* the file */
+	struct domain *from;
+	struct domain_request *request;
+};
+
+struct domain {
+	struct domain_set *set;
+	struct domain *next; /* constant once the domain is in the list */
+	uint32_t uid;
+	char name[CTL_DOMAIN_MAX];
+	pthread_t thread;
+	bool started;
+
+	pthread_mutex_t lock;
+	struct domain_request *queue, **queue_end;
+	struct yield *yields;
+	bool stop, look, tick, clock_step, fault; /* what the worker is asked for */
+	enum domain_state state;
+	char reason[WIRE_TEXT];
+	char last_error[WIRE_TEXT];
+	uint64_t destages, destage_errors;
+	uint64_t live_since; /* CLOCK_MONOTONIC of the oldest live record, about; 0: none */
+	struct domain_file *file[CTL_FILES];
+	uint32_t files_end; /* one above the highest used index */
+	bool exited;	    /* the worker is done */
+
+	pthread_mutex_t map_lock;
+	bool attached; /* s is mapped */
+	bool beating;  /* heartbeats are written */
+	uint32_t own_sleep;
+	uint32_t *sleep_word; /* what the worker sleeps on: own_sleep or the control file's word */
+
+	/* The worker's own. */
+	struct session s;
+	struct caller who;
+	int lane_fd;
+	uint32_t catalog;  /* index of the domain, UINT32_MAX: none yet */
+	uint32_t lane;	   /* number */
+	uint64_t tail;	   /* persisted */
+	bool publish;	   /* persisted and not yet published to the clients */
+	bool blocked;	   /* the last step could not trim: some file fails */
+	bool mend;	   /* a degraded file waits for a heal, live or not */
+	uint64_t retry_ns; /* earliest next step while blocked */
+	uint64_t grace_ns; /* no session's end before (a HELLO was answered) */
+	uint64_t held_ns;  /* next try of a held domain */
+	struct domain_request *flushes;
+	struct domain_file *changing; /* whose rewrite_until io.c renews */
+};
+
+struct domain_set {
+	struct pool *pool;
+	const struct config *config;
+	uint8_t boot_id[16];
+	int control_fd, bypass_fd; /* folders */
+	void (*notify)(void *arg);
+	void *notify_arg;
+
+	pthread_mutex_t lock; /* list */
+	struct domain *first, **end;
+	unsigned count;
+	bool stopping;
+
+	pthread_mutex_t pool_lock; /* lane creation */
+
+	pthread_mutex_t beat_lock;
+	pthread_cond_t beat_cond;
+	pthread_t beat_thread;
+	bool beat_started, beat_stop;
+	unsigned beat_wanted; /* raised when a domain begins to beat */
+};
+
+/* ---- worker.c --------------------------------------------------------------------------------- */
+
+void *domain_worker(void *arg);
+/* Queues a request; after a stop it is answered at once. Any thread. */
+void domain_push(struct domain *d, struct domain_request *r);
+/* Wakes the worker, wherever it sleeps. Any thread. */
+void domain_wake(struct domain *d);
+/* Answers a request: text may be NULL. */
+void request_done(struct domain_request *r, int status, uint32_t exit_code, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+/* New state with words; notifies and logs when it changed. */
+void domain_state_set(struct domain *d, enum domain_state state, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+void domain_error_set(struct domain *d, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* The control file or lane cannot be used as it is: let go of it, the domain is held. */
+void domain_fault(struct domain *d, const char *why);
+
+/* ---- set.c ------------------------------------------------------------------------------------ */
+
+int domain_filter_each(struct domain_set *set, const char *filter,
+		       void (*each)(void *arg, struct domain *d), void *arg);
+
+/* ---- decide.c --------------------------------------------------------------------------------- */
+
+/* Resume, recover, hold or nothing to do. Any state but QUARANTINED without a verdict may follow. */
+void domain_decide(struct domain *d);
+/* recover_domain with the lane and our descriptions closed; sets the state; report may be NULL. */
+/* Takes the control file's name away. */
+void control_remove(struct domain *d);
+int domain_recover(struct domain *d, bool dry_run, bool apply, struct json_object **ret_report);
+#define CONTROL_NAME_BYTES 24u
+/* Name of the control file of a lane in set->control_fd. */
+void control_name(uint32_t lane, char buf[CONTROL_NAME_BYTES]);
+
+/* ---- attach.c --------------------------------------------------------------------------------- */
+
+/* A new control file over the domain's clean lane (made if missing). 0 or a negative errno. */
+int attach_new(struct domain *d, struct pool_error *ret_error);
+/* What attach_new and resuming share: the mapping becomes visible to other threads. */
+void attach_publish(struct domain *d);
+/* Lets go of control file (kept on disk) and lane; our slot ends with it. Files stay as they are. */
+void detach(struct domain *d);
+void request_hello(struct domain *d, struct domain_request *r);
+
+/* ---- end.c ------------------------------------------------------------------------------------ */
+
+/* Ends the sessions' time if none lives: everything destaged, files released. True when it ended. */
+bool sessions_end(struct domain *d, bool at_once);
+void request_gate(struct domain *d, struct domain_request *r);
+void request_recover(struct domain *d, struct domain_request *r);
+
+/* ---- registry.c ------------------------------------------------------------------------------- */
+
+void request_register(struct domain *d, struct domain_request *r);
+void registry_yield(struct domain *d, struct yield *y);
+/* Puts a file into the table; owns df from then on. */
+void registry_add(struct domain *d, struct domain_file *df);
+/* Closes and forgets one; all. The catalog is not touched. */
+void registry_forget(struct domain *d, struct domain_file *df);
+void registry_forget_all(struct domain *d);
+/* ---- watch.c ---------------------------------------------------------------------------------- */
+
+/* Each second: unlinked files go, tokens, files that may leave bypass. 0 or -EFAULT. */
+int registry_tick(struct domain *d);
+/* ctime of every file anew, after the clock was set. */
+void registry_clock_step(struct domain *d);
+/* ---- registry.c again ------------------------------------------------------------------------- */
+
+/* The mark stands: is anybody writing the file without a session? Held: mark and entry go again. */
+bool registry_token_held(struct domain *d, struct domain_file *df, const struct stat *st);
+/* Releases every file clean: mark, catalog entry. 0 or a negative errno. */
+int registry_release_all(struct domain *d);
+bool file_same(const struct pool_file *a, const struct pool_file *b);
+
+/* ---- words.c: the control file's words, bounds-checked, SIGBUS survived -------------------------- */
+
+struct file_words {
+	uint64_t id, first, last, fence;
+	uint32_t state, reason, op, degraded, unlinked;
+};
+/* 0, -EFAULT (cut short), -EBADMSG (head out of bounds, entry of another id). */
+int words_head(const struct domain *d, struct ctl_cell *ret);
+int words_file(const struct domain *d, const struct domain_file *df, struct file_words *ret);
+static inline struct ctl_file *words_entry(const struct domain *d, const struct domain_file *df)
+{
+	return &d->s.ctl.files[df->index];
+}
+/* Locks a registered file as the daemon; persists rewrite_until first. file_lock's errors, -EFAULT. */
+int words_lock(struct domain *d, struct domain_file *df, struct file_ref *ret);
+void words_unlock(struct domain *d, struct domain_file *df, struct file_ref *ref);
+
+/* ---- io.c ------------------------------------------------------------------------------------- */
+
+/* libc calls (tests interpose them); a write renews rewrite_until of the file that it changes. */
+extern const struct session_io domain_io;
+/* rewrite_until of df at least REWRITE_NS/2 ahead, durable. 0 or a negative errno. */
+int rewrite_renew(struct domain *d, struct domain_file *df);
+/* Which domain this worker thread serves, for domain_io. */
+void domain_io_enter(struct domain *d);
+/* A new open description of what fd names, O_RDWR; or a negative errno. */
+int fd_reopen(int fd);
+
+/* ---- token.c ---------------------------------------------------------------------------------- */
+
+enum token_outcome {
+	TOKEN_FREE = 0,
+	TOKEN_HELD = 1, /* somebody writes the file without a session */
+};
+/* Tries the bypass token of a file exclusively and lets it go. Or a negative errno. */
+int token_try(int bypass_fd, uint32_t dev_major, uint32_t dev_minor, uint64_t ino);
+
+/* ---- beat.c ----------------------------------------------------------------------------------- */
+
+int beat_start(struct domain_set *set);
+void beat_stop(struct domain_set *set);
+/* d->beating as wanted; a stop returns only when no beat is under way. */
+void beat_set(struct domain *d, bool on);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The words that clients may write, as the daemon reads them: each copied once, checked, and a SIGBUS
+ * (a client has cut its control file short) becomes -EFAULT.
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "daemon/domain/internal.h"
+#include "pool/guard.h"
+
+static int head_copy(const struct domain *d, struct ctl_cell *ret)
+{
+	*ret = control_head(&d->s.ctl);
+	return 0;
+}
+
+int words_head(const struct domain *d, struct ctl_cell *ret)
+{
+	int r = GUARD(head_copy(d, ret));
+
+	if (r < 0)
+		return r;
+	if (ret->head < d->tail || ret->head - d->tail > d->s.lane.ring_size || ret->head % 64 != 0)
+		return -EBADMSG;
+	return 0;
+}
+
+static int file_copy(const struct ctl_file *f, struct file_words *ret)
+{
+	ret->id = atomic_load_acquire(&f->id);
+	/* Relaxed: each is a word of its own; the head that was read before (acquire) orders them
+	 * after the records below it. */
+	ret->last = atomic_load_relaxed(&f->last);
+	ret->first = atomic_load_relaxed(&f->first);
+	ret->fence = atomic_load_relaxed(&f->fence);
+	ret->op = atomic_load_relaxed(&f->op);
+	ret->degraded = atomic_load_seq(&f->degraded);
+	ret->reason = atomic_load_relaxed(&f->reason);
+	ret->unlinked = atomic_load_relaxed(&f->unlinked);
+	ret->state = atomic_load_acquire(&f->state);
+	return 0;
+}
+
+int words_file(const struct domain *d, const struct domain_file *df, struct file_words *ret)
+{
+	int r = GUARD(file_copy(words_entry(d, df), ret));
+
+	if (r < 0)
+		return r;
+	return ret->id == df->id ? 0 : -EBADMSG;
+}
+
+int words_lock(struct domain *d, struct domain_file *df, struct file_ref *ret)
+{
+	int r;
+
+	*ret = (struct file_ref){
+		.f = words_entry(d, df),
+		.id = df->id,
+		.fd = df->fd,
+		.open_head = df->open_head,
+	};
+	/* Taking the lock may already change the file: what a dead owner left is put right. */
+	r = rewrite_renew(d, df);
+	if (r < 0)
+		return r;
+	d->changing = df;
+	r = GUARD(file_lock(&d->s, &d->who, ret));
+	df->open_head = ret->open_head;
+	if (r < 0)
+		d->changing = NULL;
+	return r;
+}
+
+static int unlock(struct domain *d, struct file_ref *ref)
+{
+	file_unlock(&d->s, ref);
+	return 0;
+}
+
+void words_unlock(struct domain *d, struct domain_file *df, struct file_ref *ref)
+{
+	/* A failed sync under the lock has moved it. */
+	df->open_head = ref->open_head;
+	d->changing = NULL;
+	(void)GUARD(unlock(d, ref));
+}
