@@ -207,7 +207,7 @@ static void publish(struct ctl_hot *hot, const struct place *at, uint32_t crc)
 	uint32_t next = atomic_load_relaxed(&hot->index) + 1;
 	struct ctl_cell *cell = &hot->cell[next & 1];
 
-	/* Release: pairs with the fence in control_head; a reader that sees one of these two sees
+	/* Release: pairs with the loads in control_head; a reader that sees one of these two sees
 	 * that index moved since it chose this cell. */
 	atomic_store_release(&cell->head, at->end);
 	atomic_store_release(&cell->chain, crc);

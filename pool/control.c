@@ -115,11 +115,10 @@ struct ctl_cell control_head(const struct control *c)
 		/* Acquire: pairs with the publishing store of append; records below are visible. */
 		uint32_t index = atomic_load_acquire(&hot->index);
 
-		cell.head = atomic_load_relaxed(&hot->cell[index & 1].head);
-		cell.chain = atomic_load_relaxed(&hot->cell[index & 1].chain);
-		/* Pairs with the release stores into the cell: had one of the loads seen a newer
-		 * value, the index seen below would have moved. */
-		atomic_fence_acquire();
+		/* Acquire: pairs with the release stores into the cell. Had one of these loads seen
+		 * a newer value, the index seen below would have moved. */
+		cell.head = atomic_load_acquire(&hot->cell[index & 1].head);
+		cell.chain = atomic_load_acquire(&hot->cell[index & 1].chain);
 		if (atomic_load_relaxed(&hot->index) == index)
 			break;
 		cpu_relax();

@@ -9,7 +9,7 @@
 #include <signal.h>
 
 /* Installs the process-wide SIGBUS handler once. A SIGBUS outside a guard is passed to the default
- * action. SA_NODEFER, since the jump does not restore the mask. Returns 0 or a negative errno. */
+ * action. The interrupted mask is put back before the jump. Returns 0 or a negative errno. */
 int guard_install(void);
 
 /* Internals of the macro: the innermost guard of this thread. */
@@ -31,10 +31,15 @@ extern _Thread_local struct guard_frame *guard_top;
 		guard_.outer = guard_top;             \
 		if (sigsetjmp(guard_.jump, 0) == 0) { \
 			guard_top = &guard_;          \
+			guard_barrier();              \
 			guard_r_ = (expr);            \
+			guard_barrier();              \
 		} else {                              \
 			guard_r_ = -EFAULT;           \
 		}                                     \
 		guard_top = guard_.outer;             \
 		guard_r_;                             \
 	})
+
+/* The signal handler reads guard_top: no store to it may move over an inlined expression. */
+#define guard_barrier() __asm__ volatile("" ::: "memory")
