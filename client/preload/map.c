@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Ways to write a file past its descriptor: a shared mapping, a stream. Bypass, for good. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "base/sys.h"
+#include "client/preload/call.h"
+
+static long leave(struct call *c, uint32_t reason)
+{
+	/* Not registered: it never will be, and the token stays with us until the process ends. */
+	if (!atomic_xchg_seq(&c->d->stay, 1))
+		(void)atomic_add_seq(&c->d->refs, 1);
+	return c->s ? file_enter_bypass(c->s, &c->who, &c->r, reason) : 0;
+}
+
+static long op_mapped(struct call *c, void *arg)
+{
+	(void)arg;
+	return c->d ? leave(c, BYPASS_MAPPED) : 0;
+}
+
+static long op_stream(struct call *c, void *arg)
+{
+	(void)arg;
+	return c->d ? leave(c, BYPASS_STREAM) : 0;
+}
+
+static __attribute__((noinline)) void *map_known(void *addr, size_t n, int prot, int flags, int fd,
+						 off_t offset)
+{
+	/* Stores to a DAX mapping would need no call of ours at all; programs probe and fall back. */
+	if ((flags & MAP_TYPE) == MAP_SHARED_VALIDATE && (flags & MAP_SYNC)) {
+		errno = EOPNOTSUPP;
+		return MAP_FAILED;
+	}
+	if ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE) &&
+	    call_make(fd, op_mapped, NULL) < 0)
+		return MAP_FAILED;
+	return real.mmap(addr, n, prot, flags, fd, offset);
+}
+
+static void *shim_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t offset)
+{
+	if (likely((flags & MAP_ANONYMOUS) || !desc_peek(fd)))
+		return real.mmap(addr, n, prot, flags, fd, offset);
+	return map_known(addr, n, prot, flags, fd, offset);
+}
+
+/* The stream's descriptor gets the flags that the program asked for at open. */
+static void give_flags_back(int fd, int asked)
+{
+	long flags;
+
+	if (asked & O_DIRECT) {
+		flags = sys_call2(SYS_fcntl, fd, F_GETFL);
+		if (flags >= 0)
+			(void)sys_call3(SYS_fcntl, fd, F_SETFL, flags | O_DIRECT);
+	}
+}
+
+static FILE *shim_fdopen(int fd, const char *mode)
+{
+	struct desc *d;
+	FILE *f;
+
+	if (!real.fdopen) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	d = likely(!desc_peek(fd)) ? NULL : desc_get(fd);
+	if (!d)
+		return real.fdopen(fd, mode);
+	if (call_make(fd, op_stream, NULL) < 0) {
+		desc_put(d);
+		return NULL;
+	}
+	f = real.fdopen(fd, mode);
+	/* fclose closes the descriptor where we do not see it: it leaves the table now. */
+	if (f) {
+		give_flags_back(fd, atomic_load_relaxed(&d->asked));
+		if (desc_inherits(fd))
+			(void)sys_call3(SYS_fcntl, fd, F_SETFD, 0);
+		desc_clear(fd);
+	}
+	desc_put(d);
+	return f;
+}
+
+#define FAMILY_MAP
+#include "client/preload/export.h"

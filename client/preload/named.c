@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "client/preload/named.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/sys.h"
+#include "client/preload/attach.h"
+#include "client/preload/desc.h"
+#include "client/preload/takeover.h"
+
+/* A rule's file that this process has not opened yet: its records may live in the domain's lane all the
+ * same (another process, or an earlier life of this one). */
+static void attach_for(int dir, const char *path)
+{
+	struct caller who;
+	struct mark mark;
+	long fd;
+	bool marked;
+
+	if (!config_may_match(path))
+		return;
+	fd = sys_call4(SYS_openat, dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+	if (fd < 0)
+		return;
+	marked = mark_present((int)fd);
+	(void)sys_call1(SYS_close, fd);
+	if (!marked || mark_enter(&mark, &who) < 0)
+		return;
+	if (page_lock(&who, true) == 0) {
+		(void)attach_locked();
+		page_unlock();
+	}
+	mark_leave(&mark);
+}
+
+static bool find(struct named *n)
+{
+	const struct session *s;
+	struct handle h;
+	int session = attach_newest();
+	int entry;
+
+	if (session < 0 || handle_of(n->dir, n->path, n->flags, &h) < 0)
+		return false;
+	s = attach_session_at((uint32_t)session);
+	entry = control_find(&s->ctl, h.type, h.bytes, h.length);
+	if (entry < 0)
+		return false;
+	n->session = (uint32_t)session;
+	n->entry = (uint32_t)entry;
+	/* Acquire: pairs with the daemon's store of id, the last of a registration. */
+	n->id = atomic_load_acquire(&s->ctl.files[entry].id);
+	return n->id != 0;
+}
+
+bool named_find(int dir, const char *path, int flags, struct named *ret)
+{
+	if (!desc_table || !path)
+		return false;
+	page_own();
+	*ret = (struct named){ .dir = dir, .path = path, .flags = flags, .r.fd = -1 };
+	if (attach_newest() < 0)
+		attach_for(dir, path);
+	return find(ret);
+}
+
+bool named_still(const struct named *n)
+{
+	struct named again = { .dir = n->dir, .path = n->path, .flags = n->flags };
+
+	return find(&again) && again.session == n->session && again.entry == n->entry &&
+	       again.id == n->id;
+}
+
+int named_open(struct named *n)
+{
+	struct session *s = attach_session_at(n->session);
+	int nofollow = n->flags & AT_SYMLINK_FOLLOW ? 0 : O_NOFOLLOW;
+	long fd = desc_find_fd(n->session, n->entry, n->id);
+
+	n->own_fd = fd < 0;
+	if (fd < 0)
+		fd = sys_call4(SYS_openat, n->dir, n->path,
+			       O_RDWR | O_CLOEXEC | O_NONBLOCK | nofollow, 0);
+	if (fd < 0)
+		fd = sys_call4(SYS_openat, n->dir, n->path, O_PATH | O_CLOEXEC | nofollow, 0);
+	if (fd < 0)
+		return (int)fd;
+	n->r = (struct file_ref){
+		.f = &s->ctl.files[n->entry],
+		.id = n->id,
+		.fd = (int)fd,
+		/* Just opened, or not ours to answer for: proves nothing that is in the lane. */
+		.open_head = control_head(&s->ctl).head,
+	};
+	return 0;
+}
+
+void named_close(struct named *n)
+{
+	if (n->own_fd && n->r.fd >= 0)
+		(void)sys_call1(SYS_close, n->r.fd);
+	n->r.fd = -1;
+}
+
+long named_make(struct named *n, enum named_how how, file_call *call, void *arg)
+{
+	struct session *s = attach_session_at(n->session);
+	struct caller who;
+	struct mark mark;
+	long r = mark_enter(&mark, &who);
+
+	if (r < 0)
+		return errno_result(r);
+	r = attach_slot(n->session, &who);
+	if (r == 0)
+		r = named_open(n);
+	if (r == 0) {
+		r = how == NAMED_FENCED ? file_fenced(s, &who, &n->r, call, arg)
+					: file_touched(s, &who, &n->r, call, arg);
+		named_close(n);
+	}
+	mark_leave(&mark);
+	/* Not registered any more: nothing of it can be live. */
+	if (r == -ESTALE)
+		r = call(arg);
+	return errno_result(r);
+}

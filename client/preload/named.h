@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/* Calls that name a registered file by its path: rename, unlink, chmod, truncate ... */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/preload/handle.h"
+#include "pool/file.h"
+
+struct named {
+	int dir;
+	const char *path;
+	int flags; /* AT_SYMLINK_FOLLOW or 0; AT_EMPTY_PATH */
+	uint32_t session;
+	uint32_t entry;
+	uint64_t id;
+	/* while it is in use: */
+	struct file_ref r;
+	bool own_fd; /* r.fd is closed afterwards */
+};
+
+/*
+ * True if the file of that name is registered in this process's domain: *ret then says where. False at
+ * once while the process has no session. A path of a rule whose file carries our mark makes the
+ * process attach first.
+ */
+bool named_find(int dir, const char *path, int flags, struct named *ret);
+
+/* The name still means the same entry: to be asked under its lock. */
+bool named_still(const struct named *n);
+
+/* A descriptor for the entry: one that the program has, or one of our own (O_PATH where it may not be
+ * opened). Fills n->r. 0 or a negative errno. */
+int named_open(struct named *n);
+void named_close(struct named *n);
+
+enum named_how {
+	NAMED_TOUCHED, /* size-neutral metadata */
+	NAMED_FENCED,  /* RULE F */
+};
+
+/* Makes the call on the named file. libc's result convention. */
+long named_make(struct named *n, enum named_how how, file_call *call, void *arg);

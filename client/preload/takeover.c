@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "client/preload/takeover.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/sys.h"
+#include "client/preload/attach.h"
+#include "client/preload/fork.h"
+#include "client/preload/handle.h"
+#include "client/preload/link.h"
+
+#define RETRY_NS      UINT64_C(1000000000) /* a file in bypass tries to register that often */
+#define MARK_WAIT_NS  UINT64_C(2000000000) /* the daemon is between mark and entry */
+#define MARK_PAUSE_NS 5000000
+
+/* The file's entry in a session's control file: fills d and makes it DESC_ENTRY. False: none. */
+static bool adopt(struct desc *d, uint32_t session, int fd)
+{
+	const struct session *s = attach_session_at(session);
+	struct handle h;
+	int entry;
+
+	if (handle_of(fd, "", AT_EMPTY_PATH, &h) < 0)
+		return false;
+	entry = control_find(&s->ctl, h.type, h.bytes, h.length);
+	if (entry < 0)
+		return false;
+	d->session = session;
+	d->entry = (uint32_t)entry;
+	/* Acquire: pairs with the daemon's store of id, the last of a registration. */
+	d->id = atomic_load_acquire(&s->ctl.files[entry].id);
+	/* Later than the open: an fsync of this description proves newer records only. */
+	atomic_store_relaxed(&d->open_head, control_head(&s->ctl).head);
+	if (d->id == 0)
+		return false;
+	/* Seq_cst, like all that says "kind": pairs with run_token. */
+	atomic_store_seq(&d->kind, DESC_ENTRY);
+	return true;
+}
+
+/* A session, then the file's entry in it. 0, or a negative errno; -EBUSY: held or quarantined. */
+static int enroll_locked(struct desc *d, int fd, const char *path)
+{
+	struct wire_register_reply reply;
+	int session = attach_locked();
+	int r;
+
+	if (session < 0)
+		return session;
+	if (adopt(d, (uint32_t)session, fd))
+		return 0;
+	r = attach_connection((uint32_t)session);
+	if (r == 0)
+		r = link_register(fd, path, &reply);
+	/* The reply's index is not needed: the entry is found by what the file is. */
+	if (adopt(d, (uint32_t)session, fd))
+		return 0;
+	return r < 0 ? r : -EPROTO;
+}
+
+static int enroll(struct desc *d, int fd, const char *path, const struct caller *who)
+{
+	int r = page_lock(who, true);
+
+	if (r < 0)
+		return r;
+	r = enroll_locked(d, fd, path);
+	page_unlock();
+	return r;
+}
+
+/* A mark without an entry: the daemon may be between the two. */
+static bool entry_appears(struct desc *d, int fd)
+{
+	const struct timespec pause = { 0, MARK_PAUSE_NS };
+	uint64_t until = now_monotonic_ns() + MARK_WAIT_NS;
+	int session = attach_newest();
+
+	if (session < 0)
+		return false;
+	do {
+		if (adopt(d, (uint32_t)session, fd))
+			return true;
+		(void)sys_call2(SYS_nanosleep, &pause, NULL);
+	} while (mark_present(fd) && now_monotonic_ns() < until);
+	return adopt(d, (uint32_t)session, fd);
+}
+
+/* The token, then the mark: in this order. 0: in bypass, or an entry after all; -EIO. */
+static int bypass_with_token(struct desc *d, int fd)
+{
+	int token = token_take(d->dev, d->ino);
+
+	/* No folder: no daemon has run since the machine started, and it makes the folder before it
+	 * registers anything. The token is tried again with each attempt to register. */
+	atomic_store_relaxed(&d->token, token < 0 ? -1 : token);
+	d->page_key = page->key;
+	d->forks = fork_count();
+	if (mark_present(fd)) {
+		if (!entry_appears(d, fd) && mark_present(fd))
+			return -EIO;
+		if (atomic_load_relaxed(&d->kind) == DESC_ENTRY) {
+			takeover_token_unused(d);
+			return 0;
+		}
+	}
+	atomic_store_seq(&d->kind, DESC_TOKEN);
+	return 0;
+}
+
+int takeover(int fd, const struct stat *st, const char *path, int asked, bool inherit,
+	     const struct caller *who)
+{
+	struct desc *d = desc_new();
+	int r;
+
+	if (!d)
+		return -EMFILE;
+	d->dev = st->st_dev;
+	d->ino = st->st_ino;
+	atomic_store_relaxed(&d->asked, asked & (O_DIRECT | O_DSYNC | O_SYNC | O_APPEND));
+
+	r = enroll(d, fd, path, who);
+	if (r == -EBUSY || r == -EMFILE)
+		r = -EIO;
+	else if (r < 0)
+		r = bypass_with_token(d, fd);
+	if (r == 0)
+		r = desc_set(fd, d, inherit);
+	if (r < 0)
+		desc_put(d);
+	return r;
+}
+
+void takeover_token_unused(struct desc *d)
+{
+	int32_t token;
+
+	if (atomic_load_seq(&d->kind) != DESC_ENTRY || atomic_load_seq(&d->users) != 0)
+		return;
+	token = atomic_xchg_seq(&d->token, -1);
+	if (token >= 0)
+		desc_unhide_close(token);
+}
+
+/* One try a second for the process: the caller that moves the time makes it. */
+static bool retry_due(void)
+{
+	uint64_t next = atomic_load_relaxed(&page->next_retry_ns);
+	uint64_t now = now_monotonic_ns();
+
+	return now >= next && atomic_cas_seq(&page->next_retry_ns, &next, now + RETRY_NS);
+}
+
+void takeover_retry(struct call *c)
+{
+	struct desc *d = c->d;
+	char path[SHIM_PATH_MAX];
+
+	if (atomic_load_relaxed(&d->stay) || !retry_due())
+		return;
+	/* A copy of this description lives in another process, without a session and a lock. */
+	if (d->page_key != page->key || d->forks != fork_count())
+		return;
+	if (page_lock(&c->who, false) < 0)
+		return;
+	if (atomic_load_seq(&d->kind) == DESC_TOKEN) {
+		if (handle_path(c->r.fd, path, sizeof(path)) < 0)
+			path[0] = '\0';
+		(void)enroll_locked(d, c->r.fd, path);
+		if (atomic_load_seq(&d->kind) == DESC_TOKEN && atomic_load_relaxed(&d->token) < 0) {
+			int token = token_take(d->dev, d->ino);
+
+			atomic_store_relaxed(&d->token, token < 0 ? -1 : token);
+		}
+	}
+	page_unlock();
+	takeover_token_unused(d);
+}
+
+long takeover_renew(struct call *c)
+{
+	struct desc *d = c->d;
+	struct stat st;
+	int r;
+
+	/* Its records are trimmed and its last name is gone: nothing will ever need to be durable. */
+	r = (int)sys_call2(SYS_fstat, c->r.fd, &st);
+	if (r == 0 && st.st_nlink == 0) {
+		atomic_store_relaxed(&d->stay, 1);
+		atomic_store_seq(&d->kind, DESC_TOKEN);
+		return 0;
+	}
+	r = page_lock(&c->who, true);
+	if (r < 0)
+		return r;
+	r = enroll_locked(d, c->r.fd, "");
+	if (r == -EBUSY)
+		r = -EIO;
+	else if (r < 0)
+		r = bypass_with_token(d, c->r.fd);
+	page_unlock();
+	return r;
+}

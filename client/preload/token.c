@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Tokens: a shared flock on bypass/MAJOR:MINOR-INO says "this file is written without a session".
+ * The daemon stamps its mark first and tries the token then; we take the token first and look for the
+ * mark then: one of the two sees the other.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/sysmacros.h>
+
+#include "base/sys.h"
+#include "client/preload/config.h"
+#include "client/preload/takeover.h"
+
+#define MARK	   "user.pmemlogd.owner"
+#define MARK_BYTES 512
+#define TRIES	   100	   /* the daemon holds a token for the moment of its look only */
+#define TRY_NS	   2000000 /* 2 ms */
+
+/* Appends a decimal number. snprintf takes locks in some libraries and is no async-signal-safe call. */
+static char *put_number(char *p, uint64_t n)
+{
+	char digits[20];
+	unsigned i = 0;
+
+	do {
+		digits[i++] = (char)('0' + n % 10);
+		n /= 10;
+	} while (n);
+	while (i)
+		*p++ = digits[--i];
+	return p;
+}
+
+static void token_path(char path[static 192], uint64_t dev, uint64_t ino)
+{
+	size_t n = strlen(config.folder);
+	char *p = path;
+
+	memcpy(p, config.folder, n);
+	p += n;
+	memcpy(p, "/bypass/", 8);
+	p = put_number(p + 8, major(dev));
+	*p++ = ':';
+	p = put_number(p, minor(dev));
+	*p++ = '-';
+	p = put_number(p, ino);
+	*p = '\0';
+}
+
+int token_take(uint64_t dev, uint64_t ino)
+{
+	const struct timespec pause = { 0, TRY_NS };
+	char path[192]; /* folder 108, three numbers */
+	struct stat st;
+	long fd, r;
+
+	token_path(path, dev, ino);
+	for (int i = 0;; i++) {
+		/* Without O_CREAT first: in a sticky folder the kernel may refuse O_CREAT on somebody
+		 * else's file. */
+		fd = sys_call4(SYS_openat, AT_FDCWD, path,
+			       O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+		if (fd != -ENOENT)
+			break;
+		fd = sys_call4(SYS_openat, AT_FDCWD, path,
+			       O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+		if (fd != -EEXIST || i == TRIES)
+			break;
+	}
+	if (fd < 0)
+		return (int)fd;
+	r = sys_call2(SYS_fstat, fd, &st);
+	if (r == 0 && !S_ISREG(st.st_mode))
+		r = -EINVAL;
+	for (int i = 0; r == 0 && i < TRIES; i++) {
+		r = sys_call2(SYS_flock, fd, LOCK_SH | LOCK_NB);
+		if (r != -EAGAIN)
+			break;
+		(void)sys_call2(SYS_nanosleep, &pause, NULL);
+		r = i + 1 < TRIES ? 0 : -EAGAIN;
+	}
+	if (r < 0) {
+		(void)sys_call1(SYS_close, fd);
+		return (int)r;
+	}
+	return desc_hide((int)fd);
+}
+
+bool mark_present(int fd)
+{
+	char value[MARK_BYTES];
+	long n = sys_call4(SYS_fgetxattr, fd, MARK, value, sizeof(value));
+
+	return n != -ENODATA && n != -EOPNOTSUPP;
+}

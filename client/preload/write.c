@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* write, pwrite and their vectors: what the library is for. */
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/sys.h"
+#include "client/preload/call.h"
+
+struct write_args {
+	const struct iovec *iov;
+	int iovcnt;
+	int rwf_flags;
+	int64_t offset; /* bytes, or FILE_OFFSET_CURRENT */
+};
+
+static long op_write(struct call *c, void *arg)
+{
+	const struct write_args *a = arg;
+
+	if (c->s)
+		return file_write(c->s, &c->who, &c->r, a->iov, a->iovcnt, a->offset, a->rwf_flags);
+	return sys_call6(SYS_pwritev2, c->r.fd, (long)a->iov, a->iovcnt, a->offset, 0,
+			 a->rwf_flags | call_sync_flags(c->r.asked_flags));
+}
+
+static __attribute__((noinline)) ssize_t write_known(int fd, const struct iovec *iov, int iovcnt,
+						     int64_t offset, int rwf_flags)
+{
+	struct write_args a = { iov, iovcnt, rwf_flags, offset };
+
+	return call_make(fd, op_write, &a);
+}
+
+static ssize_t shim_write(int fd, const void *buf, size_t n)
+{
+	struct iovec iov;
+
+	/* Nothing to write is nothing to record: the kernel says what it thinks of the descriptor. */
+	if (likely(!desc_peek(fd)) || n == 0)
+		return real.write(fd, buf, n);
+	iov = iovec_of(buf, n);
+	return write_known(fd, &iov, 1, FILE_OFFSET_CURRENT, 0);
+}
+
+static ssize_t shim_writev(int fd, const struct iovec *iov, int iovcnt)
+{
+	if (likely(!desc_peek(fd)))
+		return real.writev(fd, iov, iovcnt);
+	return write_known(fd, iov, iovcnt, FILE_OFFSET_CURRENT, 0);
+}
+
+static ssize_t shim_pwrite(int fd, const void *buf, size_t n, off_t offset)
+{
+	struct iovec iov;
+
+	if (likely(!desc_peek(fd)) || n == 0 || offset < 0)
+		return real.pwrite(fd, buf, n, offset);
+	iov = iovec_of(buf, n);
+	return write_known(fd, &iov, 1, offset, 0);
+}
+
+static ssize_t shim_pwritev(int fd, const struct iovec *iov, int iovcnt, off_t offset)
+{
+	if (likely(!desc_peek(fd)) || offset < 0)
+		return real.pwritev(fd, iov, iovcnt, offset);
+	return write_known(fd, iov, iovcnt, offset, 0);
+}
+
+static ssize_t shim_pwritev2(int fd, const struct iovec *iov, int iovcnt, off_t offset, int flags)
+{
+	if (likely(!desc_peek(fd)) || offset < -1) {
+		if (likely(real.pwritev2 != NULL))
+			return real.pwritev2(fd, iov, iovcnt, offset, flags);
+		return errno_result(
+			sys_call6(SYS_pwritev2, fd, (long)iov, iovcnt, offset, 0, flags));
+	}
+	return write_known(fd, iov, iovcnt, offset, flags);
+}
+
+#define FAMILY_WRITE
+#include "client/preload/export.h"
