@@ -37,6 +37,12 @@ enum recover_outcome {
 int recover_domain(struct pool *p, uint32_t index, const struct recover_options *o,
 		   struct json_object **ret_report);
 
-/* Gives the records up: keeps lane image and report under <state_dir>/quarantine/, clears immutable
- * attributes and marks, trims, new incarnation. */
+/*
+ * Gives the records up, whatever the verdict is: keeps the lane's image and a report under
+ * <state_dir>/quarantine/<domain>-<lane>-<time>/ (synced before anything changes), clears immutable
+ * attributes and marks, trims, new incarnation. A lane whose memory or header is damaged is replaced: the
+ * domain then has another lane number. Same conditions for the caller as above. ret_report (may be NULL):
+ * as above, outcome "discarded", and "kept": the folder. 0 or a negative errno; to be repeated after an
+ * error.
+ */
 int recover_discard(struct pool *p, uint32_t index, struct json_object **ret_report);

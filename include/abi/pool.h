@@ -6,8 +6,8 @@
  *     pool:  0      4096    8192    65536                           files_offset
  *            | sb A | sb B  |       | domains, each twice           | files, each twice         |
  *
- * Superblock and catalog entries lie twice; a write goes to the older copy, is flushed and drained,
- * and carries a sequence number: the valid copy with the higher one counts.
+ * Superblock and catalog entries lie twice; a write goes to the damaged or older copy, is drained, then
+ * to the other one, and carries a sequence number: the valid copy with the higher one counts.
  */
 
 #include <assert.h>
@@ -56,6 +56,8 @@ enum pool_verdict {
 	VERDICT_REPLAY = 4, /* judged good; replay may be under way: again gives the same result */
 };
 
+#define POOL_DOMAIN_APPLIED 1u /* verdict REPLAY was given by recover --apply */
+
 struct pool_domain {
 	uint32_t crc; /* of the entry with this field zero */
 	uint32_t used;
@@ -67,8 +69,8 @@ struct pool_domain {
 	uint8_t boot_id[16];  /* of the control file that served last; zero: none */
 	uint64_t incarnation; /* its incarnation */
 	uint32_t verdict;     /* enum pool_verdict */
-	uint32_t reserved0;
-	char reason[320]; /* of the verdict, for people */
+	uint32_t flags;	      /* POOL_DOMAIN_* */
+	char reason[320];     /* of the verdict, for people */
 	uint8_t reserved[64];
 };
 

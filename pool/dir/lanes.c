@@ -195,57 +195,90 @@ static int build(struct pool *p, int fd, uint32_t lane, uint32_t uid, uint64_t r
 }
 
 /*
- * Persist order: the file whole with its name; the domain's entry, which makes it the domain's lane; the
- * old file's name goes. A cut leaves at worst a file that no entry names, which is never used again.
+ * Persist order: the file whole with its name; the domain's entry, which makes it the domain's lane. A cut
+ * leaves at worst a file that no entry names, which is never used again.
  */
-int pool_lane_create(struct pool *p, struct pool_domain *d, uint64_t ring_size, struct lane *ret,
-		     int *ret_fd, struct pool_error *ret_error)
+static int create(struct pool *p, int index, struct pool_domain *d, uint64_t ring_size,
+		  struct lane *ret, int *ret_fd, struct pool_error *e)
 {
 	cleanup_close int fd = -1;
-	char name[LANE_NAME_BYTES], old_name[LANE_NAME_BYTES] = "";
-	struct pool_domain old;
+	char name[LANE_NAME_BYTES];
 	uint32_t lane = 0;
-	int index, r;
+	int r;
 
 	/* Whole pages: nothing else may share one with a ring. */
 	ring_size &= ~UINT64_C(4095);
 	if (!ring_size_good(ring_size))
-		return pool_refuse(ret_error, -EINVAL, "lane size out of range");
-	if (p->read_only)
-		return pool_refuse(ret_error, -EROFS, "%s: opened read only", p->path);
-	index = catalog_domain_find(p, d->uid, d->name);
-	if (index >= 0 && catalog_domain_get(p, (uint32_t)index, &old) == 0) {
-		if (pool_lane_holds(p, &old))
-			return pool_refuse(ret_error, -EBUSY,
-					   "lane %u of domain %s still holds records", old.lane,
-					   d->name);
-		lane_name(old.lane, old_name);
-	}
-
+		return pool_refuse(e, -EINVAL, "lane size out of range");
 	fd = new_lane_file(p, &lane);
 	if (fd < 0)
-		return pool_refuse(ret_error, fd, "%s: no new lane file: %s", p->path,
-				   strerror(-fd));
+		return pool_refuse(e, fd, "%s: no new lane file: %s", p->path, strerror(-fd));
 	lane_name(lane, name);
-	r = build(p, fd, lane, d->uid, ring_size, name, ret, ret_error);
+	r = build(p, fd, lane, d->uid, ring_size, name, ret, e);
 	if (r == 0) {
 		d->lane = lane;
 		d->ring_size = ring_size;
 		r = catalog_domain_put(p, index >= 0 ? (uint32_t)index : UINT32_MAX, d);
 		if (r < 0) {
 			pool_lane_close(ret, -1);
-			(void)pool_refuse(ret_error, r, "%s: no room for domain %s in the catalog",
-					  p->path, d->name);
+			(void)pool_refuse(e, r, "%s: no room for domain %s in the catalog", p->path,
+					  d->name);
 		}
 	}
 	if (r < 0) {
 		(void)unlinkat(p->dir_fd, name, 0);
 		return r;
 	}
-	if (old_name[0] != '\0') {
-		(void)unlinkat(p->dir_fd, old_name, 0);
-		(void)fsync(p->dir_fd);
-	}
 	*ret_fd = take_fd(fd);
 	return 0;
+}
+
+static int remove_lane(struct pool *p, uint32_t lane)
+{
+	char name[LANE_NAME_BYTES];
+
+	lane_name(lane, name);
+	if (unlinkat(p->dir_fd, name, 0) < 0 && errno != ENOENT)
+		return -errno;
+	return fsync(p->dir_fd) < 0 ? -errno : 0;
+}
+
+int pool_lane_create(struct pool *p, struct pool_domain *d, uint64_t ring_size, struct lane *ret,
+		     int *ret_fd, struct pool_error *ret_error)
+{
+	struct pool_domain old;
+	int index, r;
+
+	if (p->read_only)
+		return pool_refuse(ret_error, -EROFS, "%s: opened read only", p->path);
+	index = catalog_domain_find(p, d->uid, d->name);
+	if (index >= 0 && catalog_domain_get(p, (uint32_t)index, &old) < 0)
+		index = -ENOENT;
+	if (index >= 0 && pool_lane_holds(p, &old))
+		return pool_refuse(ret_error, -EBUSY, "lane %u of domain %s still holds records",
+				   old.lane, d->name);
+	r = create(p, index, d, ring_size, ret, ret_fd, ret_error);
+	/* The entry names the new one: the old is nobody's, also if this does not become durable. */
+	if (r == 0 && index >= 0)
+		(void)remove_lane(p, old.lane);
+	return r;
+}
+
+/* Persist order: the old file's name goes first, since a pool may not have room for both. A cut leaves a
+ * domain whose lane cannot be opened: still quarantined, and given up the same way again. */
+int pool_lane_replace(struct pool *p, uint32_t index, struct pool_domain *d,
+		      struct pool_error *ret_error)
+{
+	struct lane l;
+	int fd = -1, r;
+
+	if (p->read_only)
+		return pool_refuse(ret_error, -EROFS, "%s: opened read only", p->path);
+	r = remove_lane(p, d->lane);
+	if (r < 0)
+		return pool_refuse(ret_error, r, "%s: lane %u: %s", p->path, d->lane, strerror(-r));
+	r = create(p, (int)index, d, d->ring_size, &l, &fd, ret_error);
+	if (r == 0)
+		pool_lane_close(&l, fd);
+	return r;
 }

@@ -69,6 +69,14 @@ void pool_lane_close(struct lane *l, int fd);
 int pool_lane_create(struct pool *p, struct pool_domain *d, uint64_t ring_size, struct lane *ret,
 		     int *ret_fd, struct pool_error *ret_error);
 
+/*
+ * recover --discard of a lane whose memory or header is damaged: its file is deleted, whatever it holds, and
+ * the domain gets a new one of the same ring size under another number; *d becomes its catalog entry.
+ * 0 or a negative errno.
+ */
+int pool_lane_replace(struct pool *p, uint32_t index, struct pool_domain *d,
+		      struct pool_error *ret_error);
+
 /* Absolute path of a lane's file into buf. */
 void pool_lane_path(const struct pool *p, uint32_t lane, char *buf, size_t n);
 

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/sys.h"
+#include "daemon/recover/recovery.h"
+
+/* Through libc's functions: tests put faults between by LD_PRELOAD. */
+
+struct replay {
+	struct recovery *r;
+	bool began; /* a byte may have been written */
+	uint64_t done;
+	uint64_t told; /* of done, at the last call of progress */
+	char *why;
+	size_t n;
+};
+
+static int fail(struct replay *s, const struct recovery_file *f, const char *what, int error)
+{
+	(void)snprintf(s->why, s->n, "%s: %s: %s", f->entry.path, what, strerror(-error));
+	return error;
+}
+
+/*
+ * rewrite_until is durable before the file's ctime can move beyond the last one: a crash in here finds
+ * its own changes as its own. Renewed at half time; a write that takes longer than the rest has set its
+ * ctime when it began. Never lowered: after a clock step backwards the file's ctime may still lie there.
+ */
+static int renew(struct recovery *r, struct recovery_file *f)
+{
+	uint64_t now_ns = now_realtime_ns();
+	int index;
+
+	if (f->entry.rewrite_until_ns > now_ns + REWRITE_NS / 2)
+		return 0;
+	f->entry.rewrite_until_ns = now_ns + REWRITE_NS;
+	index = catalog_file_put(r->pool, f->index, &f->entry);
+	return index < 0 ? index : 0;
+}
+
+static int write_whole(struct replay *s, struct recovery_file *f, const uint8_t *p, size_t n,
+		       uint64_t offset)
+{
+	while (n > 0) {
+		ssize_t w;
+		int r = renew(s->r, f);
+
+		if (r < 0)
+			return fail(s, f, "the catalog cannot be written", r);
+		w = pwrite(f->fd, p, n, (off_t)offset);
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w <= 0)
+			return fail(s, f, "cannot be written", w < 0 ? -errno : -EIO);
+		s->began = true;
+		f->wrote = true;
+		p += w;
+		n -= (size_t)w;
+		offset += (uint64_t)w;
+	}
+	return 0;
+}
+
+static int replay_record(void *arg, size_t file, uint64_t offset, const void *payload,
+			 uint32_t length)
+{
+	struct replay *s = arg;
+	struct recovery_file *f = &s->r->files[file];
+	const struct recover_options *o = s->r->options;
+	int r;
+
+	if (f->action != ACTION_REPLAY)
+		return 0;
+	r = write_whole(s, f, payload, length, offset);
+	if (r < 0)
+		return r;
+	s->done += length;
+	if (o->progress && s->done - s->told >= (1u << 20)) {
+		s->told = s->done;
+		o->progress(o->arg, s->done, s->r->plan.bytes);
+	}
+	return 0;
+}
+
+/* All are open before the first byte: a file that cannot be opened holds the domain, no more. */
+static int open_all(struct replay *s)
+{
+	struct recovery *r = s->r;
+
+	for (size_t i = 0; i < r->plan.n_files; i++) {
+		struct recovery_file *f = &r->files[i];
+		int found;
+
+		if (f->action != ACTION_REPLAY)
+			continue;
+		found = identity_open(&f->entry, O_RDWR, &f->fd);
+		if (found < 0)
+			return fail(s, f, "cannot be opened for writing", found);
+		if (found != IDENTITY_OK)
+			return fail(s, f, "cannot be opened any more", -ESTALE);
+	}
+	return 0;
+}
+
+static int sync_all(struct replay *s)
+{
+	struct recovery *r = s->r;
+
+	for (size_t i = 0; i < r->plan.n_files; i++) {
+		struct recovery_file *f = &r->files[i];
+
+		if (f->fd < 0)
+			continue;
+		/* Also where nothing was written: what an earlier, crashed replay wrote may be in the
+		 * page cache only. After a failure nothing is trimmed, and the next run writes anew. */
+		if (fdatasync(f->fd) < 0)
+			return fail(s, f, "fdatasync", -errno);
+		if (r->options->progress)
+			r->options->progress(r->options->arg, s->done, r->plan.bytes);
+	}
+	return 0;
+}
+
+static void close_all(struct recovery *r)
+{
+	for (size_t i = 0; i < r->plan.n_files; i++) {
+		if (r->files[i].fd >= 0)
+			(void)close(r->files[i].fd);
+		r->files[i].fd = -1;
+	}
+}
+
+enum replay_outcome replay_run(struct recovery *r, char *why, size_t n)
+{
+	struct replay s = { .r = r, .why = why, .n = n };
+	int result;
+
+	(void)snprintf(why, n, "the lane changed while it was replayed");
+	result = open_all(&s);
+	if (result == 0)
+		result = plan_each(&r->plan, &r->lane, replay_record, &s);
+	if (result == 0)
+		result = sync_all(&s);
+	close_all(r);
+	if (result == 0)
+		return REPLAY_DONE;
+	return s.began ? REPLAY_BROKEN : REPLAY_NOT_BEGUN;
+}
