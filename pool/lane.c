@@ -99,8 +99,15 @@ void lane_set_incarnation(struct lane *l, uint64_t incarnation)
 {
 	struct lane_header *h = lane_header(l);
 	struct lane_identity id = make_identity(l->number, l->ring_size, incarnation);
+	struct lane_identity first;
 	struct lane_tail tail;
 
+	memcpy(&first, &h->identity, sizeof(first));
+	if (!identity_valid(&first)) {
+		/* Torn by a cut in here: the copy is all there is, and it is to be written next. */
+		first = make_identity(l->number, l->ring_size, l->incarnation);
+		put_line(&h->identity, &first);
+	}
 	memcpy(&tail, &h->tail, sizeof(tail));
 	tail.chain[0] = tail.chain[1] = 0;
 	/* The tail no longer names a record of the old incarnation: either one walks empty. */
@@ -138,6 +145,12 @@ void lane_tail_write(const struct lane *l, uint64_t tail, uint32_t chain)
 	struct lane_tail t;
 
 	memcpy(&t, &h->tail, sizeof(t));
+	if (t.tail[0] == t.tail[1] && t.chain[0] != t.chain[1]) {
+		/* Cut or killed before the last of the three persists below: copy 1 is not whole,
+		 * and copy 0 is about to be written. */
+		t.chain[1] = t.chain[0];
+		put_line(&h->tail, &t);
+	}
 	/*
 	 * The chains share an 8-byte word and a line may tear between words: all at once could leave
 	 * the old tails with the new chains, and an empty walk. In three persists each torn state
