@@ -11,7 +11,7 @@
 
 #include "daemon/recover/recover.h"
 
-/* Path of a lane's control file, <run_dir>/control/LANE (six digits), into buf. */
+/* Path of a lane's control file, <run_dir>/control/LANE (decimal), into buf. */
 void offline_control_path(const char *run_dir, uint32_t lane, char *buf, size_t n);
 
 enum offline_state {

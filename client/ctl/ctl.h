@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/* pmemlogctl: what its verbs share. One thread; errors are told on stderr where they happen. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/wire.h"
+#include "daemon/config.h"
+
+enum ctl_exit {
+	CTL_GOOD = 0,
+	CTL_REFUSED = 1, /* degraded or refused */
+	CTL_UNREACHABLE = 3,
+	CTL_USAGE = 64,
+	CTL_CONFIG = 78,
+};
+
+struct ctl {
+	const char *config_path; /* NULL: the default one, which may be missing */
+	const char *socket;	 /* NULL: the configuration's */
+	struct config *config;	 /* ctl_config */
+};
+
+struct verb {
+	const char *name;      /* one or two words */
+	const char *arguments; /* for the usage line */
+	const char *summary;   /* one line */
+	const char *help;
+	int (*run)(struct ctl *c, const struct verb *v, int argc, char **argv);
+};
+
+extern const struct verb verb_pool_create, verb_pool_check, verb_status, verb_flush, verb_gate,
+	verb_recover;
+
+/* ---- options.c */
+
+/* A long option of a verb: with a value if `value` is set. Ends with name NULL. */
+struct ctl_option {
+	const char *name;
+	bool *flag;
+	const char **value;
+};
+
+/*
+ * Takes options (the verb's and -c, --config, --socket, --help) out of argv, wherever they stand; `--`
+ * ends them. What is left, min to max words, is in *ret_words (argv itself, *ret_n). Returns -1 to go
+ * on, or the exit code.
+ */
+int ctl_parse(struct ctl *c, const struct verb *v, int argc, char **argv,
+	      const struct ctl_option *options, int min, int max, char ***ret_words, int *ret_n);
+
+/* An option that every verb takes, at argv[i]: how many words it is (1, 2), 0 (none of them), or -1
+ * (its value is missing; told). */
+int ctl_common_option(struct ctl *c, int argc, char **argv, int i);
+
+/* The configuration, loaded once; NULL: told, exit with CTL_CONFIG. */
+const struct config *ctl_config(struct ctl *c);
+
+/* ---- say.c */
+
+/* "pmemlogctl: ..." on stderr; returns code. */
+int ctl_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Bytes for people: 12 B, 3.4 MiB. buf has n bytes; returns buf. */
+char *ctl_bytes(char *buf, size_t n, uint64_t bytes);
+/* The same for nanoseconds: 12 ms, 3.4 s, 5 min. */
+char *ctl_duration(char *buf, size_t n, uint64_t ns);
+
+/* Name of a user, or his number. */
+char *ctl_user(char *buf, size_t n, uint32_t uid);
+
+/*
+ * Asks for `name` to be typed (the prompt only if standard input is a terminal) unless yes equals it.
+ * False: told, nothing may be done.
+ */
+bool ctl_confirm(const char *name, const char *yes, const char *what);
+
+/* ---- connect.c */
+
+/* An answer of the daemon. */
+struct answer {
+	int status; /* 0 or a negative errno */
+	struct wire_reply reply;
+	char *document; /* JSON text, owned by the caller; NULL: none came */
+};
+
+/* Called about every 200 ms while the daemon works on a request. */
+struct wait_hook {
+	void (*tick)(void *arg);
+	void *arg;
+};
+
+/*
+ * One request to the daemon and its final reply. fd: a descriptor to pass, or -1. hook may be NULL.
+ * Returns 0, or a negative errno: the daemon cannot be reached or went away meanwhile (nothing told).
+ * There is no time limit: recovery takes as long as the disk does.
+ */
+int ctl_ask(const char *socket_path, uint16_t type, const void *body, size_t n, int fd,
+	    const struct wait_hook *hook, struct answer *ret);
+
+/* A struct wire_domain request for `domain`; -ENAMETOOLONG when it does not fit. */
+int ctl_ask_domain(const char *socket_path, uint16_t type, const char *domain,
+		   const struct wait_hook *hook, struct answer *ret);
+
+/* The daemon's socket by option or configuration; NULL: told, exit with CTL_CONFIG. */
+const char *ctl_socket(struct ctl *c);
+
+/* "cannot be reached", with what to do; returns CTL_UNREACHABLE. */
+int ctl_unreachable(const char *socket_path, int error);
+
+/* Prints the text of an answer (stdout if good, stderr otherwise); returns its exit code. */
+int ctl_report(const struct answer *a);
