@@ -26,8 +26,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 
 int guard_install(void)
 {
-	struct sigaction action = { .sa_sigaction = on_sigbus,
-				    .sa_flags = SA_NODEFER | SA_SIGINFO };
+	struct sigaction action = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO };
 
 	return sigaction(SIGBUS, &action, NULL) < 0 ? -errno : 0;
 }

@@ -139,27 +139,49 @@ static uint64_t saved_state(void)
 	return (uint64_t)high << 32 | low;
 }
 
-void pool_ops_select(void)
+/* The best that processor and operating system have. */
+static void detect(enum store_kind *ret_store, enum flush_kind *ret_flush)
 {
 	const uint64_t avx_state = 0x6, avx512_state = 0xe6;
 	uint64_t saved = saved_state();
 	unsigned a, b1, c1, d, b7, c7;
-	enum store_kind store = STORE_SSE2;
-	enum flush_kind flush = FLUSH_CLFLUSH;
 
+	*ret_store = STORE_SSE2;
+	*ret_flush = FLUSH_CLFLUSH;
 	if (!__get_cpuid(1, &a, &b1, &c1, &d))
 		return;
 	if (!__get_cpuid_count(7, 0, &a, &b7, &c7, &d))
 		b7 = 0;
 	if ((c1 & bit_AVX) && (saved & avx_state) == avx_state)
-		store = STORE_AVX;
+		*ret_store = STORE_AVX;
 	if ((b7 & bit_AVX512F) && (saved & avx512_state) == avx512_state)
-		store = STORE_AVX512;
+		*ret_store = STORE_AVX512;
 	if (b7 & bit_CLFLUSHOPT)
-		flush = FLUSH_CLFLUSHOPT;
+		*ret_flush = FLUSH_CLFLUSHOPT;
 	if (b7 & bit_CLWB)
-		flush = FLUSH_CLWB;
+		*ret_flush = FLUSH_CLWB;
+}
+
+void pool_ops_select(void)
+{
+	enum store_kind store;
+	enum flush_kind flush;
+
+	detect(&store, &flush);
 	pool_ops = &tables[store][flush];
+}
+
+const struct pool_ops *pool_ops_nth(unsigned i)
+{
+	enum store_kind store;
+	enum flush_kind flush;
+	unsigned per_store;
+
+	detect(&store, &flush);
+	per_store = (unsigned)flush + 1;
+	if (i >= ((unsigned)store + 1) * per_store)
+		return NULL;
+	return &tables[i / per_store][i % per_store];
 }
 
 const char *pool_ops_name(void)

@@ -28,3 +28,6 @@ extern const struct pool_ops *pool_ops;
  */
 void pool_ops_select(void);
 const char *pool_ops_name(void);
+
+/* The i-th table that this processor can run, NULL behind the last: for tests of every one. */
+const struct pool_ops *pool_ops_nth(unsigned i);

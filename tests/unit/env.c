@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +116,8 @@ int env_fork(void (*body)(void *), void *arg)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
+		/* a test that fails leaves nobody behind */
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(ready[0]);
 		body(arg);
 		(void)!write(ready[1], &c, 1);

@@ -219,6 +219,13 @@ static void incarnation_torn(void **state)
 	assert_true(states > 8);
 	assert_int_equal(lane_attach(&l, torn.s.lane.base, torn.s.lane.map_bytes), 0);
 	assert_true(l.incarnation == 5);
+
+	/* its first record has chain 0 */
+	torn.s.lane = l;
+	torn.s.ctl.hot->cell[torn.s.ctl.hot->index & 1].chain = 0;
+	assert_int_equal(env_write(&torn, NULL, 0, 100, NULL), 0);
+	torn_head += 192;
+	head_is_found();
 	env_free(&torn);
 }
 

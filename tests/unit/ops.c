@@ -52,12 +52,27 @@ static void selects(void **state)
 	print_message("picked %s\n", pool_ops_name());
 }
 
+static void all_tables(void **state)
+{
+	const struct pool_ops *best = pool_ops;
+	unsigned i;
+
+	for (i = 0; (pool_ops = pool_ops_nth(i)); i++) {
+		assert_string_not_equal(pool_ops_name(), "other");
+		copies(state);
+		flushes(state);
+	}
+	assert_ptr_equal(pool_ops_nth(i - 1), best);
+	pool_ops = best;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(selects), /* first: it sees the table as it starts */
 		cmocka_unit_test(copies),
 		cmocka_unit_test(flushes),
+		cmocka_unit_test(all_tables),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -281,6 +281,14 @@ static void tails_differ(void **state)
 	*t = (struct lane_tail){ .tail = { 0, at }, .chain = { 0, first.crc } };
 	lane_at(&e.s.lane, 0)[70] ^= 1;
 	expect_head(head);
+	lane_at(&e.s.lane, 0)[70] ^= 1;
+	/* the same where the walk from the lower gets on its way */
+	at = put(100);
+	head = at + 192;
+	assert_int_equal(record_check(&e.s.lane, 192, 0, &first), 0);
+	*t = (struct lane_tail){ .tail = { 0, at }, .chain = { 0, first.crc } };
+	lane_at(&e.s.lane, 192)[70] ^= 1;
+	expect_head(head);
 	/* nothing from either */
 	lane_at(&e.s.lane, at)[70] ^= 1;
 	expect_damage("tails");
