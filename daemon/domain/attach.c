@@ -240,6 +240,13 @@ void request_hello(struct domain *d, struct domain_request *r)
 		return;
 	}
 
+	r->lane = d->lane;
+	r->incarnation = d->s.lane.incarnation;
+	d->grace_ns = now_monotonic_ns() + HELLO_GRACE_NS;
+	if (!(r->mode & WIRE_WANT_LANE)) {
+		request_done(r, 0, 0, NULL);
+		return;
+	}
 	/* A description of its own: a duplicate would carry the lock on our slot, and keep it after
 	 * our death. */
 	r->control_fd = fd_reopen(d->s.ctl.fd);
@@ -253,8 +260,5 @@ void request_hello(struct domain *d, struct domain_request *r)
 		request_done(r, -EMFILE, 1, "too many open files: raise the daemon's limit");
 		return;
 	}
-	r->lane = d->lane;
-	r->incarnation = d->s.lane.incarnation;
-	d->grace_ns = now_monotonic_ns() + HELLO_GRACE_NS;
 	request_done(r, 0, 0, NULL);
 }

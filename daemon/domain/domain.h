@@ -30,7 +30,7 @@ struct domain_request {
 	enum domain_request_kind kind;
 	/* in */
 	int fd; /* REGISTER, RECOVER with ADOPT: taken over and closed by the worker; else -1 */
-	uint32_t mode; /* enum wire_recover_mode */
+	uint32_t mode; /* RECOVER: enum wire_recover_mode. HELLO: WIRE_WANT_* */
 	char path[WIRE_TEXT];
 	/* out */
 	int status;	    /* 0 or a negative errno, as wire.h documents for the message */

@@ -80,12 +80,23 @@ static int64_t io_lseek(int fd, int64_t offset, int whence)
 	return r < 0 ? -errno : r;
 }
 
+static int io_set_append(int fd, bool on)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0)
+		return -errno;
+	flags = on ? flags | O_APPEND : flags & ~O_APPEND;
+	return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
+}
+
 const struct session_io domain_io = {
 	.pwritev = io_pwritev,
 	.fsync = io_fsync,
 	.fdatasync = io_fdatasync,
 	.fstat = io_fstat,
 	.lseek = io_lseek,
+	.set_append = io_set_append,
 };
 
 int fd_reopen(int fd)

@@ -2,6 +2,7 @@
 /* Registered files each second: which are gone, which may leave bypass; and when the clock was set. */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>

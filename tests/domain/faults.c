@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "faults.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+
+#define INODES 64u
+
+/* Relaxed everywhere: the tests wait for effects, not for these words. */
+static uint64_t failing_ino;
+static int failing_errno;
+static struct {
+	uint64_t ino;
+	unsigned syncs;
+} counts[INODES];
+
+void faults_set(uint64_t ino, int error)
+{
+	atomic_store_relaxed(&failing_ino, ino);
+	atomic_store_relaxed(&failing_errno, error);
+}
+
+static unsigned *counter(uint64_t ino)
+{
+	for (unsigned i = 0; i < INODES; i++) {
+		uint64_t seen = 0;
+
+		if (atomic_cas_seq(&counts[i].ino, &seen, ino) || seen == ino)
+			return &counts[i].syncs;
+	}
+	return &counts[0].syncs;
+}
+
+unsigned faults_syncs(uint64_t ino)
+{
+	return atomic_load_relaxed(counter(ino));
+}
+
+static int sync_call(long number, int fd)
+{
+	int error = atomic_load_relaxed(&failing_errno);
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+		if (error && st.st_ino == atomic_load_relaxed(&failing_ino)) {
+			errno = error;
+			return -1;
+		}
+		(void)atomic_add_relaxed(counter(st.st_ino), 1);
+	}
+	return (int)syscall(number, fd);
+}
+
+__attribute__((visibility("default"))) int fdatasync(int fd)
+{
+	return sync_call(SYS_fdatasync, fd);
+}
+
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+	return sync_call(SYS_fsync, fd);
+}

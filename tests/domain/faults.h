@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * Faults in the daemon's calls on backing files: this program defines fsync and fdatasync itself, as a
+ * preloaded library would. Client processes use raw system calls and see nothing of it.
+ */
+
+#include <stdint.h>
+
+/* Syncs of inode `ino` return -1 and errno `error` (0: they work again) without reaching the disk. */
+void faults_set(uint64_t ino, int error);
+/* How many fdatasync and fsync reached the disk for the inode. */
+unsigned faults_syncs(uint64_t ino);
