@@ -6,6 +6,7 @@
 
 #include "pool/crc.h"
 #include "pool/ops.h"
+#include "pool/record.h"
 
 static bool sizes_fit(size_t map_bytes, uint64_t ring_size)
 {
@@ -139,31 +140,40 @@ int lane_tail_read(const struct lane *l, struct lane_tail_found ret[2])
 	return ret[0].tail == ret[1].tail && ret[0].chain == ret[1].chain ? 1 : 2;
 }
 
+/* True if a live record stands where copy i says, and follows what it says. */
+static bool tail_copy_whole(const struct lane *l, const struct lane_tail *t, unsigned i)
+{
+	struct record_header h;
+
+	return record_check(l, t->tail[i], t->tail[i], &h) == 0 && h.chain == t->chain[i];
+}
+
 void lane_tail_write(const struct lane *l, uint64_t tail, uint32_t chain)
 {
 	struct lane_header *h = lane_header(l);
+	unsigned first = 0, second;
 	struct lane_tail t;
 
 	memcpy(&t, &h->tail, sizeof(t));
-	if (t.tail[0] == t.tail[1] && t.chain[0] != t.chain[1]) {
-		/* Cut or killed before the last of the three persists below: copy 1 is not whole,
-		 * and copy 0 is about to be written. */
-		t.chain[1] = t.chain[0];
-		put_line(&h->tail, &t);
-	}
+	/* The one before was cut or killed half way: the copy that is whole must be the last to go.
+	 * Where no record follows either, nothing hangs on them. */
+	if ((t.tail[0] != t.tail[1] || t.chain[0] != t.chain[1]) && !tail_copy_whole(l, &t, 1) &&
+	    tail_copy_whole(l, &t, 0))
+		first = 1;
+	second = 1 - first;
 	/*
 	 * The chains share an 8-byte word and a line may tear between words: all at once could leave
 	 * the old tails with the new chains, and an empty walk. In three persists each torn state
-	 * has one copy that is whole: first copy 0 with its chain (copy 1 is whole), ...
+	 * has one copy that is whole: the first with its chain (the second is whole), ...
 	 */
-	t.tail[0] = tail;
-	t.chain[0] = chain;
+	t.tail[first] = tail;
+	t.chain[first] = chain;
 	put_line(&h->tail, &t);
-	/* ... copy 0 is whole: copy 1 moves, ... */
-	t.tail[1] = tail;
+	/* ... the first is whole: the second moves, ... */
+	t.tail[second] = tail;
 	put_line(&h->tail, &t);
 	/* ... and only where the tails are equal, so that an empty walk is no damage, its chain. */
-	t.chain[1] = chain;
+	t.chain[second] = chain;
 	put_line(&h->tail, &t);
 }
 
