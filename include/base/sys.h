@@ -69,6 +69,15 @@ static inline uint64_t now_realtime_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* CLOCK_REALTIME as of the last timer tick (1 to 10 ms ago), in ns (vDSO, no system call). */
+static inline uint64_t now_coarse_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* CLOCK_MONOTONIC in ns (vDSO, no system call). */
 static inline uint64_t now_monotonic_ns(void)
 {
