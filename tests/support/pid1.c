@@ -158,7 +158,7 @@ __attribute__((noreturn)) static void run_child(const struct pid1 *p, char **arg
 /* One datagram of notifications: a line for each variable. */
 static void on_notify(struct pid1 *p)
 {
-	char text[4096];
+	char text[2048];
 	struct iovec iov = { .iov_base = text, .iov_len = sizeof(text) - 1 };
 	union {
 		struct cmsghdr align;
