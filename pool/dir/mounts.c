@@ -99,6 +99,7 @@ static int enter(const struct mount_line *m)
 	cleanup_close int path_fd = open(m->point, O_PATH | O_CLOEXEC | O_NOFOLLOW);
 	char name[64];
 	struct statx sx;
+	int fd;
 
 	if (path_fd < 0)
 		return -errno;
@@ -114,8 +115,8 @@ static int enter(const struct mount_line *m)
 		return -ENOENT;
 	}
 	(void)snprintf(name, sizeof(name), "/proc/self/fd/%d", path_fd);
-	path_fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	return path_fd < 0 ? -errno : take_fd(path_fd);
+	fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
 int mount_find(const uint8_t uuid[16], int *ret_fd)

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Every call by which recovery changes something counts as a step: drains through the table of pool_ops,
+ * calls on files through the linker (--wrap).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pool/ops.h"
+#include "tests/recover/world.h"
+
+#define DIED 42
+
+static unsigned step, die_before;
+static enum fault fault;
+static unsigned fault_in;
+static int fault_error;
+
+ssize_t __real_pwrite64(int fd, const void *p, size_t n, off_t offset);
+ssize_t __wrap_pwrite64(int fd, const void *p, size_t n, off_t offset);
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __real_fsetxattr(int fd, const char *name, const void *value, size_t size, int flags);
+int __wrap_fsetxattr(int fd, const char *name, const void *value, size_t size, int flags);
+int __real_fremovexattr(int fd, const char *name);
+int __wrap_fremovexattr(int fd, const char *name);
+int __real_ioctl(int fd, unsigned long request, void *arg);
+int __wrap_ioctl(int fd, unsigned long request, void *arg);
+int __real_unlinkat(int fd, const char *path, int flags);
+int __wrap_unlinkat(int fd, const char *path, int flags);
+int __real_renameat(int a, const char *from, int b, const char *to);
+int __wrap_renameat(int a, const char *from, int b, const char *to);
+int __real_open_by_handle_at(int fd, struct file_handle *h, int flags);
+int __wrap_open_by_handle_at(int fd, struct file_handle *h, int flags);
+
+static void count_step(void)
+{
+	if (die_before && ++step == die_before)
+		_exit(DIED);
+}
+
+void fault_set(enum fault which, unsigned n, int error)
+{
+	fault = which;
+	fault_in = n;
+	fault_error = error;
+}
+
+static bool fails(enum fault which)
+{
+	if (fault != which || fault_in == 0 || --fault_in > 0)
+		return false;
+	errno = fault_error;
+	return true;
+}
+
+ssize_t __wrap_pwrite64(int fd, const void *p, size_t n, off_t offset)
+{
+	count_step();
+	return fails(FAULT_PWRITE) ? -1 : __real_pwrite64(fd, p, n, offset);
+}
+
+int __wrap_fdatasync(int fd)
+{
+	count_step();
+	return fails(FAULT_FDATASYNC) ? -1 : __real_fdatasync(fd);
+}
+
+int __wrap_fsync(int fd)
+{
+	count_step();
+	return __real_fsync(fd);
+}
+
+int __wrap_fsetxattr(int fd, const char *name, const void *value, size_t size, int flags)
+{
+	count_step();
+	return __real_fsetxattr(fd, name, value, size, flags);
+}
+
+int __wrap_fremovexattr(int fd, const char *name)
+{
+	count_step();
+	return __real_fremovexattr(fd, name);
+}
+
+int __wrap_ioctl(int fd, unsigned long request, void *arg)
+{
+	count_step();
+	return __real_ioctl(fd, request, arg);
+}
+
+int __wrap_unlinkat(int fd, const char *path, int flags)
+{
+	count_step();
+	return __real_unlinkat(fd, path, flags);
+}
+
+int __wrap_renameat(int a, const char *from, int b, const char *to)
+{
+	count_step();
+	return __real_renameat(a, from, b, to);
+}
+
+int __wrap_open_by_handle_at(int fd, struct file_handle *h, int flags)
+{
+	return fails(FAULT_OPEN_BY_HANDLE) ? -1 : __real_open_by_handle_at(fd, h, flags);
+}
+
+static const struct pool_ops *real_ops;
+
+static void counted_copy(void *dst, const void *src, size_t n)
+{
+	real_ops->copy(dst, src, n);
+}
+
+static void counted_flush(const void *p, size_t n)
+{
+	real_ops->flush(p, n);
+}
+
+/* Before the drain and after it: what was copied is there in both cases, in the order of the copies. */
+static void counted_drain(void)
+{
+	count_step();
+	real_ops->drain();
+}
+
+static const struct pool_ops counted_ops = { counted_copy, counted_flush, counted_drain };
+
+void steps_begin(void)
+{
+	real_ops = pool_ops;
+	pool_ops = &counted_ops;
+	step = 0;
+	die_before = (unsigned)atoi(getenv("DIE_BEFORE"));
+}
+
+bool die_at_step(unsigned n, void (*body)(void *), void *arg)
+{
+	char text[16];
+	int status;
+	pid_t pid;
+
+	(void)fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		(void)snprintf(text, sizeof(text), "%u", n);
+		(void)setenv("DIE_BEFORE", text, 1);
+		body(arg);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_true(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == DIED);
+	return WEXITSTATUS(status) == DIED;
+}
