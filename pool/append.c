@@ -252,6 +252,8 @@ int append_record(struct session *s, const struct caller *who, struct ctl_file *
 	rc = lane_lock(s, who);
 	if (rc < 0)
 		return rc;
+	/* written after the drain; another processor may have it now */
+	__builtin_prefetch(&hot->last_ns, 1);
 	if (r->reserved)
 		space_give_back_locked(s, r->reserved);
 	rc = find_place(s, f, r, &at);

@@ -9,7 +9,7 @@
 #include "base/overflow.h"
 #include "pool/slot_word.h"
 
-#define SPINS	200u		    /* about 5 us of pauses; an append holds the lock for less */
+#define SPINS	200u		    /* about 10 us of pauses; an append holds the lock for less */
 #define LOOK_NS UINT64_C(100000000) /* between two looks at the owner */
 
 static uint32_t *low_half(uint64_t *word)
@@ -48,6 +48,9 @@ static void wait_free(struct ctl_lock *lock, uint64_t wait_ns)
 	seen = atomic_load_seq(&lock->word);
 	if (seen != 0)
 		(void)futex_wait(low_half(&lock->word), (uint32_t)seen, wait_ns);
+	/* Before the next look at the word (seq_cst): who gives the lock back and still sees a wake
+	 * under way has stored 0 before that look. */
+	atomic_store_seq(&lock->waking, 0);
 	atomic_sub_seq(&lock->waiters, 1);
 }
 
@@ -108,8 +111,15 @@ static void release_as(struct ctl_lock *lock, uint64_t word)
 	/* Seq_cst: releases what was done under the lock, and is ordered before the look at waiters
 	 * (see wait_free). */
 	(void)atomic_xchg_seq(&lock->word, word);
-	if (atomic_load_seq(&lock->waiters) != 0)
-		(void)futex_wake(low_half(&lock->word), 1);
+	if (atomic_load_seq(&lock->waiters) == 0)
+		return;
+	/* One wake at a time: until the woken has run, each release would make the same system call
+	 * for nothing. */
+	if (atomic_load_seq(&lock->waking) != 0 || atomic_xchg_seq(&lock->waking, 1) != 0)
+		return;
+	/* Nobody slept yet; and who is about to may sleep on this owner's next hold. */
+	if (futex_wake(low_half(&lock->word), 1) <= 0)
+		atomic_store_seq(&lock->waking, 0);
 }
 
 void lock_release(struct ctl_lock *lock)

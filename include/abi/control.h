@@ -71,7 +71,8 @@ struct ctl_lock {
 	uint64_t word; /* see above; futex on its low half */
 	uint32_t
 		waiters; /* how many sleep on it; too high after a waiter's death costs a wake only */
-	uint32_t reserved;
+	uint32_t waking; /* one sleeper is woken and has not run yet: no second wake. Left at 1 by a
+			    death it costs the others one look (100 ms) */
 };
 
 struct ctl_cell {
