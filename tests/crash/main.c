@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * pmemlogd-crash [--states N] [--seconds S] [--seed N [--at STEP]] [--trace]
+ *
+ * Every state that a power cut can leave, checked against a model. --states: how many recoveries
+ * (default 300000), half on enumerated runs (each once around), half on random ones. --seed: one run;
+ * --at: one step of it. Last line: `states N failures N`; exit 1 if anything failed.
+ */
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/crash/check.h"
+#include "tests/crash/clock.h"
+#include "tests/crash/medium.h"
+#include "tests/crash/sequence.h"
+#include "tests/crash/world.h"
+
+#define REPORTS		5u
+#define FAILURES_ENOUGH 1000u
+/* Coprime to the number of enumerated runs, so that a sample is spread over all of them. */
+#define STRIDE UINT64_C(7919)
+
+struct options {
+	uint64_t states, seconds, seed, at, offset;
+	bool one, trace;
+};
+
+static uint64_t number(const char *text)
+{
+	char *end;
+	uint64_t n = strtoull(text, &end, 0);
+
+	if (*end) {
+		fprintf(stderr, "not a number: %s\n", text);
+		exit(64);
+	}
+	return n;
+}
+
+static struct options parse(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "states", required_argument, NULL, 'n' },
+		{ "seconds", required_argument, NULL, 't' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "at", required_argument, NULL, 'a' },
+		{ "offset", required_argument, NULL, 'o' },
+		{ "trace", no_argument, NULL, 'v' },
+		{ 0 },
+	};
+	struct options o = { .states = 300000 };
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		if (c == 'n')
+			o.states = number(optarg);
+		else if (c == 't')
+			o.seconds = number(optarg);
+		else if (c == 's') {
+			o.seed = number(optarg);
+			o.one = true;
+		} else if (c == 'a')
+			o.at = number(optarg);
+		else if (c == 'o')
+			o.offset = number(optarg);
+		else if (c == 'v')
+			o.trace = true;
+		else
+			exit(64);
+	}
+	return o;
+}
+
+static void run(uint64_t seed, const struct options *o, uint64_t *reports)
+{
+	uint64_t before = check_stats.failures;
+
+	check_begin(seed, o->at, *reports);
+	sequence_run(seed, o->trace);
+	if (check_stats.failures > before)
+		*reports -= *reports ? 1 : 0;
+}
+
+static bool enough(const struct options *o, uint64_t until, uint64_t begin)
+{
+	return check_stats.states >= until || check_stats.failures >= FAILURES_ENOUGH ||
+	       (o->seconds && clock_real_ns() - begin > o->seconds * UINT64_C(1000000000));
+}
+
+static void campaign(const struct options *o)
+{
+	uint64_t all = sequence_enumerated();
+	uint64_t begin = clock_real_ns();
+	uint64_t reports = REPORTS;
+	uint64_t i;
+
+	for (i = 0; i < all && !enough(o, o->states / 2, begin); i++)
+		run((i + o->offset) * STRIDE % all, o, &reports);
+	printf("%" PRIu64 " of %" PRIu64 " enumerated runs\n", i, all);
+	for (i = 0; !enough(o, o->states, begin); i++)
+		run(all + o->offset + i, o, &reports);
+	printf("%" PRIu64 " random runs, %.1f s\n", i, (double)(clock_real_ns() - begin) / 1e9);
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = parse(argc, argv);
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	world_setup();
+	if (o.one) {
+		uint64_t reports = 1000;
+
+		run(o.seed, &o, &reports);
+	} else {
+		campaign(&o);
+	}
+	printf("records replayed %" PRIu64 ", cuts during recovery %" PRIu64 "\n",
+	       check_stats.records, check_stats.nested);
+	if (check_stats.failures) {
+		printf("failures by image:");
+		for (int i = 0; i < IMAGE_KINDS; i++)
+			printf(" %s %" PRIu64, image_names[i], check_stats.failures_by_image[i]);
+		printf("\n");
+	}
+	printf("states %" PRIu64 " failures %" PRIu64 "\n", check_stats.states,
+	       check_stats.failures);
+	return check_stats.failures != 0;
+}

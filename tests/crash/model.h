@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * What the files must hold after a cut. Acknowledged bytes are certain. Uncertain, each byte the one or
+ * the other: the call under way; calls whose process was killed, or which returned an error; writes in
+ * bypass that nobody asked to sync yet.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tests/crash/disk.h"
+
+#define MODEL_ALTS  31 /* bits of a byte's mask */
+#define MODEL_SIZES 8
+
+enum alt_kind {
+	ALT_KILLED,   /* want is old, alt is new */
+	ALT_UNSYNCED, /* want is new, alt is old; certain at the next good fsync */
+};
+
+struct model_alt {
+	enum alt_kind kind;
+	int file;
+	uint64_t offset, length;
+	uint8_t data[DISK_BYTES];
+};
+
+struct model_file {
+	uint8_t want[DISK_BYTES]; /* zero from `size` on */
+	uint64_t size;
+	uint32_t mask[DISK_BYTES]; /* bit i: alts[i] is as good for this byte */
+	struct model_sizes {
+		uint64_t low, high; /* both inclusive */
+	} sizes[MODEL_SIZES];	    /* as good as size */
+	unsigned nsizes;
+	bool gone; /* unlinked, or perhaps: need not exist */
+};
+
+/* The call under way: what it would change. */
+struct model_call {
+	int file; /* -1: none, or one that changes no bytes */
+	uint64_t offset, length;
+	uint8_t data[DISK_BYTES];
+	uint64_t new_size; /* if it is done */
+	bool unlinks;
+	uint64_t head; /* of the lane when it began: a record from here on is this call's */
+};
+
+struct model {
+	struct model_file files[DISK_FILES];
+	struct model_alt alts[MODEL_ALTS];
+	unsigned nalts;
+	struct model_call call;
+};
+
+extern struct model model;
+
+void model_clear(uint64_t size);
+
+/* The call under way is a write or truncate of `file`; model_begin_none: one without effect. */
+void model_begin_write(int file, uint64_t offset, const void *data, uint64_t n, uint64_t head);
+void model_begin_truncate(int file, uint64_t size, uint64_t head);
+void model_begin_unlink(int file, uint64_t head);
+void model_begin_none(void);
+
+/* It returned: n bytes of the write, or all of the others, are certain. */
+void model_done(uint64_t n);
+/* A write in bypass returned and was not asked to be synced. */
+void model_done_unsynced(uint64_t n);
+/* It failed or its process was killed: perhaps. False when there is no room to remember it. */
+bool model_perhaps(void);
+/* A real fsync of the file succeeded. */
+void model_synced(int file);
+/* True if these bytes are what a killed call was about to write. */
+bool model_was_killed(int file, uint64_t offset, uint64_t n, const void *data);
+/* What an interrupted RULE F did was put right: the page cache tells what it was. */
+void model_settle(int file);
+
+/* NULL if the file may look like this after recovery, else static text. */
+const char *model_check(int file, const struct disk_cut *found);
+/* NULL if readers may see this now. */
+const char *model_check_cache(int file);
