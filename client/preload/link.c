@@ -220,8 +220,9 @@ static int transact(const struct request *q, int32_t *ret_status)
 		*ret_status = packet.header.status;
 		return 0;
 	}
-	drop(true);
-	return r;
+	/* Broken is not silent: whoever broke it may be back already. */
+	drop(r == -ETIMEDOUT);
+	return r == -ETIMEDOUT ? r : -EPIPE;
 }
 
 int link_hello(bool want_lane, struct wire_hello_reply *ret, int ret_fds[2])
@@ -254,6 +255,7 @@ int link_hello(bool want_lane, struct wire_hello_reply *ret, int ret_fds[2])
 	memcpy(hello.program, config.program, sizeof(config.program));
 	if (transact(&q, &status) < 0)
 		return -ETIMEDOUT;
+	/* Held, or not allowed: the next attempt asks anew. */
 	if (status < 0) {
 		close_fds(ret_fds);
 		drop(false);
@@ -276,8 +278,11 @@ int link_register(int fd, const char *path, struct wire_register_reply *ret)
 	size_t n = strnlen(path, sizeof(body.path) - 1);
 	int32_t status = 0;
 
+	int r;
+
 	memcpy(body.path, path, n);
-	if (transact(&q, &status) < 0)
-		return -ETIMEDOUT;
+	r = transact(&q, &status);
+	if (r < 0)
+		return r;
 	return status > 0 ? -EPROTO : status;
 }

@@ -17,7 +17,8 @@
  */
 int link_hello(bool want_lane, struct wire_hello_reply *ret, int ret_fds[2]);
 
-/* Registers a file: 0, a negative errno from the daemon, or -ETIMEDOUT as above (1 s at work). */
+/* Registers a file: 0, a negative errno from the daemon, -ETIMEDOUT as above (1 s at work), or -EPIPE: the
+ * connection was broken (the daemon ended; try once more). */
 int link_register(int fd, const char *path, struct wire_register_reply *ret);
 
 /* Drops the connection (an answer did not fit). */

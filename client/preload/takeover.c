@@ -45,15 +45,20 @@ static int enroll_locked(struct desc *d, int fd, const char *path)
 {
 	struct wire_register_reply reply;
 	int session = attach_locked();
-	int r;
+	int r = -EPIPE;
 
 	if (session < 0)
 		return session;
 	if (adopt(d, (uint32_t)session, fd))
 		return 0;
-	r = attach_connection((uint32_t)session);
-	if (r == 0)
-		r = link_register(fd, path, &reply);
+	/* Twice: the connection may be one to a daemon that has been replaced. */
+	for (int i = 0; i < 2; i++) {
+		r = attach_connection((uint32_t)session);
+		if (r == 0)
+			r = link_register(fd, path, &reply);
+		if (r != -EPIPE)
+			break;
+	}
 	/* The reply's index is not needed: the entry is found by what the file is. */
 	if (adopt(d, (uint32_t)session, fd))
 		return 0;

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
 
 #include "base/sys.h"
 #include "client/preload/call.h"
@@ -22,6 +24,12 @@ static long op_write(struct call *c, void *arg)
 		return file_write(c->s, &c->who, &c->r, a->iov, a->iovcnt, a->offset, a->rwf_flags);
 	return sys_call6(SYS_pwritev2, c->r.fd, (long)a->iov, a->iovcnt, a->offset, 0,
 			 a->rwf_flags | call_sync_flags(c->r.asked_flags));
+}
+
+/* What the kernel refuses (or what writes nothing) goes to it as it stands: it names the error. */
+static bool odd_vector(int iovcnt)
+{
+	return iovcnt <= 0 || iovcnt > IOV_MAX;
 }
 
 static __attribute__((noinline)) ssize_t write_known(int fd, const struct iovec *iov, int iovcnt,
@@ -45,7 +53,7 @@ static ssize_t shim_write(int fd, const void *buf, size_t n)
 
 static ssize_t shim_writev(int fd, const struct iovec *iov, int iovcnt)
 {
-	if (likely(!desc_peek(fd)))
+	if (likely(!desc_peek(fd)) || odd_vector(iovcnt))
 		return real.writev(fd, iov, iovcnt);
 	return write_known(fd, iov, iovcnt, FILE_OFFSET_CURRENT, 0);
 }
@@ -62,14 +70,14 @@ static ssize_t shim_pwrite(int fd, const void *buf, size_t n, off_t offset)
 
 static ssize_t shim_pwritev(int fd, const struct iovec *iov, int iovcnt, off_t offset)
 {
-	if (likely(!desc_peek(fd)) || offset < 0)
+	if (likely(!desc_peek(fd)) || offset < 0 || odd_vector(iovcnt))
 		return real.pwritev(fd, iov, iovcnt, offset);
 	return write_known(fd, iov, iovcnt, offset, 0);
 }
 
 static ssize_t shim_pwritev2(int fd, const struct iovec *iov, int iovcnt, off_t offset, int flags)
 {
-	if (likely(!desc_peek(fd)) || offset < -1) {
+	if (likely(!desc_peek(fd)) || offset < -1 || odd_vector(iovcnt)) {
 		if (likely(real.pwritev2 != NULL))
 			return real.pwritev2(fd, iov, iovcnt, offset, flags);
 		return errno_result(

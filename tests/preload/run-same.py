@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Each case of `same` without the library and with it: the same output; and its file went through the lane."""
+import difflib
+import os
+import subprocess
+import sys
+
+from harness import Check, Preload, default_builddir, find
+from sandbox import Sandbox, need
+
+# Here the library must step aside, and what is left are a few records before that, or none.
+FEW = {"open-errors", "limits"}
+
+
+def run_case(program, case, folder, env):
+    os.makedirs(folder, exist_ok=True)
+    r = subprocess.run([program, folder, case], env=env, text=True, timeout=60,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return r.returncode, r.stdout
+
+
+def compare(preload, program, case, check, renamed=False):
+    """Number of records that the case made, and the lines in which the two runs differ."""
+    build = os.path.basename(program)
+    plain = run_case(program, case, preload.box.folder("plain", build, case), dict(os.environ))
+    before = preload.records()
+    folder = preload.box.folder("shim-renamed" if renamed else "shim", build, case)
+    ours = run_case(program, case, folder, preload.environment(renamed))
+    records = preload.records() - before
+    if renamed:
+        return records
+    diff = list(difflib.unified_diff(plain[1].splitlines(), ours[1].splitlines(), "without", "with",
+                                     lineterm="", n=1))
+    check(plain[0] == 0, "%s: exit %d without the library\n%s", case, plain[0], plain[1])
+    check(ours[0] == plain[0] and not diff, "%s %s: exit %d, without %d\n%s", build, case, ours[0], plain[0],
+          "\n".join(diff))
+    check(records > 0 or case in FEW, "%s: no record in the lane: not accelerated", case)
+    print("%-14s %-18s %5d records" % (build, case, records), flush=True)
+    return records
+
+
+def signals(preload, check):
+    program = find(default_builddir(), "signals")
+    for mode in ("write", "altstack", "jump"):
+        before = preload.records()
+        status, text = run_signals(program, mode, preload)
+        check(status == 0, "signals %s: exit %d\n%s", mode, status, text)
+        check(preload.records() > before, "signals %s: not accelerated", mode)
+        print("signals %-10s %s" % (mode, text.strip()), flush=True)
+
+
+def run_signals(program, mode, preload):
+    folder = preload.box.folder("signals", mode)
+    r = subprocess.run([program, folder, mode], env=preload.environment(), text=True, timeout=100,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return r.returncode, r.stdout
+
+
+def main():
+    need([], "")
+    wanted = sys.argv[1:]
+    check = Check()
+    program = find(default_builddir(), "same")
+    cases = subprocess.run([program, "list"], text=True, stdout=subprocess.PIPE,
+                           check=True).stdout.split()
+    with Sandbox("preload-same") as box:
+        preload = Preload(box, lane_size="16MiB")
+        preload.create()
+        preload.start()
+        for build in ("same", "same-plain", "same-checked"):
+            for case in cases:
+                if not wanted or case in wanted:
+                    compare(preload, find(default_builddir(), build), case, check)
+        if not wanted:
+            signals(preload, check)
+            # The test must be able to notice that the library was not there.
+            check(compare(preload, program, "position", check, renamed=True) == 0,
+                  "records without the library")
+        preload.stop()
+    return 1 if check.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
