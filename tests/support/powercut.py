@@ -266,6 +266,7 @@ class Campaign:
                 rec["quarantined"] = 1
                 rec["problems"].append("gate: exit %d: %s" % (status, words))
                 return
+        cut = mariadb.binlogs(self.datadir)[-1]
         env = self.env() if self.recover or not self.product else {}
         self.server = mariadb.Server(self.box, self.datadir, env=env, args=self.args())
         try:
@@ -279,7 +280,7 @@ class Campaign:
             return
         if event == "gate":  # it must take the files over, without a restart of the database
             self.product.start()
-        f = self.ledger.check(self.server, acked, sent, self.since)
+        f = self.ledger.check(self.server, acked, sent, self.since, cut)
         rec["rows"] = f.rows
         rec["lost"] += f.lost or bool(f.wrong)
         rec["problems"] += f.wrong

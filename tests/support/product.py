@@ -181,8 +181,8 @@ def lane_live(path):
     with open(path, "rb") as f:
         page = f.read(4096)
         ring, incarnation = struct.unpack_from("<QQ", page, 16)
-        tail = min(struct.unpack_from("<QQ", page, 64))
-        chain = struct.unpack_from("<II", page, 80)[0]
+        tails, chains = struct.unpack_from("<QQ", page, 64), struct.unpack_from("<II", page, 80)
+        tail, chain = min(zip(tails, chains))
         at = tail
         while at - tail < ring:
             f.seek(4096 + at % ring)

@@ -36,12 +36,12 @@ class Ledger:
         """As the server computes it: CRC32 of 'CRC:SEQ', XORed over the rows."""
         return zlib.crc32(b"%d:%d" % (crc, seq))
 
-    def check(self, server, acked, sent, since):
+    def check(self, server, acked, sent, since, cut=None):
         """acked: client -> last acknowledged row; sent: the same or later, what an answer may have
         been given to (one more transaction can have been under way). since: path of the first binlog that holds rows
-        after the last check. Moves the ledger on to what is there, whatever that is."""
+        after the last check; cut: of the last one before a power cut. Moves the ledger on to what is there, whatever that is."""
         f = Finding()
-        logged = self._decode(server, f, since)
+        logged = self._decode(server, f, since, cut)
         for c, plan in self.plans.items():
             self._client(server, c, plan, acked[c], sent[c], logged, f)
         stray = server.query("SELECT COUNT(*) FROM d.t WHERE client NOT IN (%s)"
@@ -54,7 +54,7 @@ class Ledger:
                     f.wrong.append("CHECK TABLE %s: %s %s" % (table, row[2], row[3]))
         return f
 
-    def _decode(self, server, f, since):
+    def _decode(self, server, f, since, cut):
         """client -> list of (seq, crc) in the order of the binlogs, and the last progress value."""
         files = mariadb.binlogs(server.datadir)
         if since in files:
@@ -62,7 +62,7 @@ class Ledger:
         rows = {c: [] for c in self.plans}
         marks = dict(self.mark)
         try:
-            for verb, table, value in mariadb.decode(files):
+            for verb, table, value in mariadb.decode(files, cut):
                 c, seq = int(value[1]), int(value[2])
                 if table == "d.t" and verb == "INSERT" and c in rows:
                     rows[c].append((seq, zlib.crc32(value[3][1:-1].encode())))
