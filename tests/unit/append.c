@@ -10,6 +10,7 @@
 #include "base/futex.h"
 #include "base/overflow.h"
 #include "env.h"
+#include "pool/lanelock.h"
 #include "pool/ops.h"
 #include "pool/record.h"
 #include "pool/slot.h"
@@ -378,7 +379,8 @@ static void owner_died(void **state)
 	pid = env_fork(dies_inside, NULL);
 	env_kill(pid);
 
-	assert_int_equal(space_recount(&e.s, &e.who), 0);
+	assert_int_equal(lane_lock(&e.s, &e.who), 0);
+	lane_unlock(&e.s);
 	assert_int_equal(e.s.ctl.hot->owner_died, 1);
 	assert_int_equal(record_check(&e.s.lane, 0, 0, &h), -EBADMSG);
 	assert_int_equal(e.s.ctl.hot->reserved_bytes, 0);

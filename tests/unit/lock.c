@@ -179,6 +179,38 @@ static void wakes(void **state)
 	assert_int_equal(lock->waiters, 0);
 }
 
+/* Somebody is on the way to sleep and was not woken: the next release must try again. */
+static void wakes_nobody(void **state)
+{
+	(void)state;
+	lock->waiters = 1;
+	assert_int_equal(take(0, 0), LOCK_TAKEN);
+	lock_release(lock);
+	assert_int_equal(lock->waking, 0);
+	/* a wake is under way: no second one */
+	lock->waking = 1;
+	assert_int_equal(take(0, 0), LOCK_TAKEN);
+	lock_release(lock);
+	assert_int_equal(lock->waking, 1);
+}
+
+/* One that was woken and killed before it ran: the others get the lock at their next look. */
+static void woken_and_killed(void **state)
+{
+	pthread_t t;
+	int ms = 30;
+
+	(void)state;
+	assert_int_equal(pthread_create(&t, NULL, thread_takes, &ms), 0);
+	while (atomic_load_acquire(&ms) != 0)
+		cpu_relax();
+	atomic_store_seq(&lock->waking, 1);
+	assert_int_equal(take(UINT64_MAX, 0), LOCK_TAKEN);
+	assert_int_equal(lock->waking, 0);
+	lock_release(lock);
+	pthread_join(t, NULL);
+}
+
 static void nobody_s_word(void **state)
 {
 	uint64_t begin = env_ms();
@@ -247,9 +279,10 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		CASE(free_one),	   CASE(own_word),	 CASE(dead_process), CASE(reused_slot),
-		CASE(dead_thread), CASE(living_thread),	 CASE(wakes),	     CASE(nobody_s_word),
-		CASE(excludes),	   CASE(one_takes_over),
+		CASE(free_one),	     CASE(own_word),	 CASE(dead_process),
+		CASE(reused_slot),   CASE(dead_thread),	 CASE(living_thread),
+		CASE(wakes),	     CASE(wakes_nobody), CASE(woken_and_killed),
+		CASE(nobody_s_word), CASE(excludes),	 CASE(one_takes_over),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
