@@ -209,27 +209,25 @@ static enum cut_policy any_policy(void)
 void check_step(void)
 {
 	unsigned lines = world.medium.count;
+	bool disk_moved = disk.version != seen_disk;
 
-	if (only_step ? world.steps != only_step : sparse && world.steps % SPARSE_IN != 0)
-		return;
-	if (world.medium.version == seen_medium && disk.version == seen_disk)
+	if ((sparse && world.steps % SPARSE_IN != 0) ||
+	    (world.medium.version == seen_medium && !disk_moved))
 		return;
 	seen_medium = world.medium.version;
 	seen_disk = disk.version;
+	if (only_step && world.steps != only_step)
+		return;
 	rng_seed(&chance, seed_now, world.steps);
 
-	for (unsigned p = 0; p < CUT_POLICIES; p++)
-		try_state(IMAGE_NONE, 0, (enum cut_policy)p);
+	try_state(IMAGE_NONE, 0, any_policy());
+	if (disk_moved)
+		try_state(IMAGE_NONE, 0, CUT_MIXED);
 	if (lines == 0)
 		return;
-	try_state(IMAGE_FLUSHED, 0, any_policy());
-	try_state(IMAGE_ALL, 0, any_policy());
-	for (unsigned i = 0; i < min_of(lines, (unsigned)PICKED); i++) {
-		try_state(IMAGE_ONE_IN, rng_below(&chance, lines), any_policy());
-		try_state(IMAGE_ONE_OUT, rng_below(&chance, lines), any_policy());
-	}
-	for (unsigned i = 0; i < RANDOM; i++) {
-		try_state(IMAGE_LINES, 0, any_policy());
-		try_state(IMAGE_WORDS, 0, any_policy());
-	}
+	try_state(rng_one_in(&chance, 2) ? IMAGE_FLUSHED : IMAGE_ALL, 0, any_policy());
+	try_state(IMAGE_ONE_IN, rng_below(&chance, lines), any_policy());
+	try_state(IMAGE_ONE_OUT, rng_below(&chance, lines), any_policy());
+	try_state(IMAGE_LINES, 0, any_policy());
+	try_state(IMAGE_WORDS, 0, any_policy());
 }

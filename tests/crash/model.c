@@ -160,6 +160,13 @@ void model_synced(int file)
 		f->nsizes = 0;
 }
 
+void model_told(int file)
+{
+	for (unsigned i = 0; i < model.nalts; i++)
+		if (model.alts[i].file == file && model.alts[i].kind == ALT_UNSYNCED)
+			model.alts[i].kind = ALT_LOST;
+}
+
 bool model_was_killed(int file, uint64_t offset, uint64_t n, const void *data)
 {
 	for (unsigned i = 0; i < model.nalts; i++) {

@@ -17,6 +17,7 @@
 enum alt_kind {
 	ALT_KILLED,   /* want is old, alt is new */
 	ALT_UNSYNCED, /* want is new, alt is old; certain at the next good fsync */
+	ALT_LOST,     /* the same, never certain: a sync failed and the program was told */
 };
 
 struct model_alt {
@@ -72,6 +73,8 @@ void model_done_unsynced(uint64_t n);
 bool model_perhaps(void);
 /* A real fsync of the file succeeded. */
 void model_synced(int file);
+/* An error was reported: no later fsync brings the un-synced writes back. */
+void model_told(int file);
 /* True if these bytes are what a killed call was about to write. */
 bool model_was_killed(int file, uint64_t offset, uint64_t n, const void *data);
 /* What an interrupted RULE F did was put right: the page cache tells what it was. */

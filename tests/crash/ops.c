@@ -104,8 +104,10 @@ static void fill_random(struct ops *o, uint8_t *data, uint64_t n)
 static void judge_result(struct ops *o, long n)
 {
 	(void)snprintf(o->note, sizeof(o->note), "process %u file %d: %ld", o->process, o->file, n);
-	if (n == -EIO && world.bad_sync)
+	if (n == -EIO && world.bad_sync) {
+		model_told(o->file);
 		return;
+	}
 	if (n < 0)
 		check_fail("a call failed", o->file);
 }
