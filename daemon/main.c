@@ -132,8 +132,7 @@ static int serve(struct config *config, const char *config_path, struct pool *po
 	}
 	r = domain_set_new(&loop.domains, pool, config, loop_notify, &loop, &error);
 	if (r < 0) {
-		log_msg(LOG_ERR, NULL, "%s: %s", config->pool,
-			error.text[0] ? error.text : strerror(-r));
+		log_msg(LOG_ERR, NULL, "domains: %s", error.text[0] ? error.text : strerror(-r));
 		return EXIT_FAILURE;
 	}
 	r = server_new(&loop.server, loop.event, config, loop.domains, fd, own_socket);
@@ -163,10 +162,12 @@ static int run(struct config *config, const char *config_path)
 	}
 	r = pool_open(&pool, config->pool, config->state_dir, config->emulate, false, &pool_error);
 	if (r < 0) {
-		log_msg(LOG_ERR, NULL, "pool %s: %s", config->pool,
+		log_msg(LOG_ERR, NULL, "pool: %s",
 			pool_error.text[0] ? pool_error.text : strerror(-r));
 		return EXIT_FAILURE;
 	}
+	if (pool->warning[0])
+		log_msg(LOG_WARNING, NULL, "pool: %s", pool->warning);
 	if (pool->emulated)
 		log_event(LOG_WARNING, LOG_ID_NOT_DURABLE, NULL, NULL,
 			  "NOT DURABLE: the pool %s is emulated and does not survive a power cut; "

@@ -5,6 +5,7 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "pool/guard.h"
 
@@ -34,18 +35,15 @@ int local_name(const char *text, struct domain_name *ret)
 
 	memset(ret, 0, sizeof(*ret));
 	ret->any_user = !slash;
+	if (!*name || strlen(name) >= sizeof(ret->name) || strchr(name, '/') || slash == text ||
+	    (slash && (size_t)(slash - text) >= sizeof(user)))
+		return ctl_fail(CTL_USAGE, "\"%s\" is no NAME and no USER/NAME", text);
 	if (slash) {
-		size_t n = (size_t)(slash - text);
-
-		if (n == 0 || n >= sizeof(user))
-			return ctl_fail(CTL_USAGE, "\"%s\" is no NAME and no USER/NAME", text);
-		memcpy(user, text, n);
-		user[n] = '\0';
+		memcpy(user, text, (size_t)(slash - text));
+		user[slash - text] = '\0';
 		if (!find_user(user, &ret->uid))
 			return ctl_fail(CTL_REFUSED, "%s: there is no user \"%s\"", text, user);
 	}
-	if (!*name || strlen(name) >= sizeof(ret->name) || strchr(name, '/'))
-		return ctl_fail(CTL_USAGE, "\"%s\" is no NAME and no USER/NAME", text);
 	memcpy(ret->name, name, strlen(name) + 1);
 	return 0;
 }
@@ -78,6 +76,14 @@ bool local_nobody_there(int error)
 	       error == -EPIPE;
 }
 
+int local_make_state_dir(const struct config *config)
+{
+	if (mkdir(config->state_dir, 0700) < 0 && errno != EEXIST)
+		return ctl_fail(CTL_REFUSED, "%s: cannot be made: %s", config->state_dir,
+				strerror(errno));
+	return 0;
+}
+
 int local_open(struct ctl *c, bool read_only, struct pool **ret)
 {
 	struct pool_error error = { "" };
@@ -88,6 +94,11 @@ int local_open(struct ctl *c, bool read_only, struct pool **ret)
 	config = ctl_config(c);
 	if (!config)
 		return CTL_CONFIG;
+	if (!read_only) {
+		r = local_make_state_dir(config);
+		if (r != 0)
+			return r;
+	}
 	r = guard_install();
 	if (r < 0)
 		return ctl_fail(CTL_REFUSED, "no handler for SIGBUS: %s", strerror(-r));
@@ -97,5 +108,7 @@ int local_open(struct ctl *c, bool read_only, struct pool **ret)
 	if (r < 0)
 		return ctl_fail(CTL_REFUSED, "no daemon, and the pool cannot be used: %s",
 				error.text[0] ? error.text : strerror(-r));
+	if ((*ret)->warning[0])
+		ctl_fail(0, "%s", (*ret)->warning);
 	return 0;
 }

@@ -25,6 +25,9 @@ int local_find_one(struct pool *p, const struct domain_name *name, struct pool_d
 /* True while a daemon can be asked or will be soon: the error of ctl_ask says that nobody listens. */
 bool local_nobody_there(int error);
 
+/* Makes state_dir for its owner alone, as tmpfiles.d does, if it is missing: 0 or an exit code (told). */
+int local_make_state_dir(const struct config *config);
+
 /*
  * Opens the pool for work without a daemon. *ret NULL and -EBUSY: somebody has it (a daemon that is
  * just starting), nothing told; otherwise 0, or an exit code > 0 (told).

@@ -20,12 +20,9 @@ static void print_help(FILE *out)
 			   "\n"
 			   "  pmemlogctl [-c FILE] [--socket PATH] VERB ...\n"
 			   "\n");
-	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
-		char words[64];
-
-		(void)snprintf(words, sizeof(words), "%s %s", verbs[i]->name, verbs[i]->arguments);
-		(void)fprintf(out, "  %s\n      %s\n", words, verbs[i]->summary);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		(void)fprintf(out, "  %s %s\n      %s\n", verbs[i]->name, verbs[i]->arguments,
+			      verbs[i]->summary);
 	(void)fprintf(out,
 		      "\n"
 		      "  -c, --config FILE  configuration instead of " CONFIG_DEFAULT_PATH "\n"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "client/ctl/ctl.h"
+#include "client/ctl/local.h"
 #include "pool/dir/pool.h"
 #include "pool/guard.h"
 
@@ -25,10 +24,9 @@ static int run(struct ctl *c, const struct verb *v, int argc, char **argv)
 	config = ctl_config(c);
 	if (!config)
 		return CTL_CONFIG;
-	/* 0700, as tmpfiles.d makes it: pool_create would make it for everybody to read */
-	if (mkdir(config->state_dir, 0700) < 0 && errno != EEXIST)
-		return ctl_fail(CTL_REFUSED, "%s: cannot be made: %s", config->state_dir,
-				strerror(errno));
+	code = local_make_state_dir(config);
+	if (code != 0)
+		return code;
 	r = guard_install();
 	if (r == 0)
 		r = pool_create(config->pool, config->state_dir, emulate || config->emulate, force,

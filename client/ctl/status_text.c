@@ -89,14 +89,17 @@ static void print_sessions(FILE *out, struct json_object *domain)
 
 static void print_counters(FILE *out, struct json_object *d)
 {
-	char live[32], ring[32], age[32], written[32];
+	uint64_t live = number_of(d, "live_bytes");
+	char used[32], ring[32], age[32], written[32];
 
-	(void)fprintf(out, ", %s of %s in use, oldest record %s\n",
-		      ctl_bytes(live, sizeof(live), number_of(d, "live_bytes")),
-		      ctl_bytes(ring, sizeof(ring), number_of(d, "ring_size")),
-		      ctl_duration(age, sizeof(age), number_of(d, "oldest_age_ms") * 1000000));
+	(void)fprintf(out, ", %s of %s in use", ctl_bytes(used, sizeof(used), live),
+		      ctl_bytes(ring, sizeof(ring), number_of(d, "ring_size")));
+	if (live)
+		(void)fprintf(
+			out, ", oldest record %s",
+			ctl_duration(age, sizeof(age), number_of(d, "oldest_age_ms") * 1000000));
 	(void)fprintf(out,
-		      "    %" PRIu64 " records (%s), %" PRIu64 " destages, %" PRIu64
+		      "\n    %" PRIu64 " records (%s), %" PRIu64 " destages, %" PRIu64
 		      " failed; %" PRIu64 " wraps, %" PRIu64 " waits for room\n",
 		      number_of(d, "records"),
 		      ctl_bytes(written, sizeof(written), number_of(d, "bytes")),
