@@ -105,7 +105,7 @@ void space_recount_notes(const struct control *c, const struct holder *me)
 	c->hot->reserved_bytes = total;
 }
 
-static void recount_live_files(struct session *s)
+static uint32_t count_live_files(const struct session *s)
 {
 	uint32_t live = 0;
 
@@ -116,7 +116,12 @@ static void recount_live_files(struct session *s)
 		if (atomic_load_acquire(&f->id) != 0 && space_file_live(s, f))
 			live++;
 	}
-	atomic_store_relaxed(&s->ctl.hot->live_files, live);
+	return live;
+}
+
+static void recount_live_files(struct session *s)
+{
+	atomic_store_relaxed(&s->ctl.hot->live_files, count_live_files(s));
 }
 
 void space_recount_locked(struct session *s)
@@ -197,8 +202,11 @@ int space_wait(struct session *s, uint32_t seq)
 int space_publish_tail(struct session *s, const struct caller *who, uint64_t tail)
 {
 	struct ctl_hot *hot = s->ctl.hot;
-	int r = lane_lock(s, who);
+	int r;
 
+	/* Brings the entries into the cache, so that writers wait for the second count only. */
+	(void)count_live_files(s);
+	r = lane_lock(s, who);
 	if (r < 0)
 		return r;
 	/* Release: pairs with the acquire in append and space_file_live. */
