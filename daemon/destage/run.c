@@ -10,9 +10,10 @@
 #include "daemon/destage/destage.h"
 #include "pool/guard.h"
 
-/* Room that is worth a step while writers wait. A waiter's count stays too high after its death, and
- * must not make us sync after every record. Picked. */
+/* Room that is worth a step at once while writers wait; less is, too, but not all the time: the count
+ * of waiters stays too high after the death of one. Both picked. */
 #define WAITER_SHARE 8u
+#define WAITER_NS    (20 * MILLISECOND_NS)
 #define USED_SHARE   4u /* DESIGN 6: a quarter */
 
 struct load {
@@ -117,8 +118,12 @@ int destage_run(struct domain *d)
 		d->live_since = 0;
 	else if (d->live_since == 0)
 		d->live_since = now;
-	due = d->publish ||
-	      (l.used && (d->flushes || pressed(d, &l) || now >= d->live_since + age_ns(d)));
+	/* Room may be reserved more than used: a step with nothing to trim has them look again. */
+	if (l.waiters && now >= d->step_ns + WAITER_NS)
+		due = d->publish = true;
+	else
+		due = d->publish || (l.used && (d->flushes || pressed(d, &l) ||
+						now >= d->live_since + age_ns(d)));
 	pthread_mutex_unlock(&d->lock);
 
 	if (d->blocked)

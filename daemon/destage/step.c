@@ -33,6 +33,12 @@ static const char *error_words(int r)
 	}
 }
 
+static void failing_set(struct domain_file *df, bool failing)
+{
+	/* Relaxed: status shows it. */
+	atomic_store_relaxed(&df->failing, failing);
+}
+
 /* A sync or heal of one file failed. Never just tried again: the kernel may have dropped the pages. */
 static int file_failed(struct domain *d, struct domain_file *df, int error, const char *what)
 {
@@ -50,11 +56,10 @@ static int file_failed(struct domain *d, struct domain_file *df, int error, cons
 		/* Persisted first: after a crash of ours the next daemon heals, too. */
 		e.flags |= POOL_FILE_DEGRADED;
 		if (e.flags != df->entry.flags) {
-			r = catalog_file_put(d->set->pool, df->catalog, &e);
+			r = registry_entry_put(d, df, &e);
 			if (r < 0)
 				log_msg(LOG_ERR, d->name, "catalog: %s", strerror(-r));
 		}
-		df->entry.flags |= POOL_FILE_DEGRADED;
 		/* Sequentially consistent, like every raise: a heal clears it only unmoved. */
 		if (GUARD((int)(atomic_add_seq(&words_entry(d, df)->degraded, 1) & 0)) < 0)
 			return -EFAULT;
@@ -73,7 +78,7 @@ static int file_failed(struct domain *d, struct domain_file *df, int error, cons
 		df->open_head = cell.head;
 	}
 
-	df->failing = true;
+	failing_set(df, true);
 	df->backoff_ns = min_of(max_of(2 * df->backoff_ns, RETRY_MIN_NS), RETRY_MAX_NS);
 	df->retry_ns = now_monotonic_ns() + df->backoff_ns;
 	pthread_mutex_lock(&d->lock);
@@ -141,8 +146,7 @@ static int file_mended(struct domain *d, struct domain_file *df, uint32_t degrad
 		struct pool_file e = df->entry;
 
 		e.flags &= ~POOL_FILE_DEGRADED;
-		if (catalog_file_put(d->set->pool, df->catalog, &e) >= 0)
-			df->entry = e;
+		(void)registry_entry_put(d, df, &e);
 	}
 	return 0;
 }
@@ -153,8 +157,7 @@ static void note_unlink(struct domain *d, struct domain_file *df)
 	struct pool_file e = df->entry;
 
 	e.flags |= POOL_FILE_UNLINKED;
-	if (catalog_file_put(d->set->pool, df->catalog, &e) >= 0)
-		df->entry = e;
+	(void)registry_entry_put(d, df, &e);
 }
 
 static int progress(struct domain *d)
@@ -188,8 +191,10 @@ static int file_durable(struct domain *d, struct domain_file *df, uint64_t head,
 	/* INLINE is trusted only for records appended while our description was open without error;
 	 * the bytes of older ones may have been dropped from the page cache before we could hear. */
 	heal = w.degraded || (live && max_of(w.first, floor) < df->open_head);
-	if (!live && !heal && !all)
+	if (!live && !heal && !all) {
+		failing_set(df, false); /* it was a lock, and a client has synced the file since */
 		return 0;
+	}
 	/* The inode is gone for good, or has no record (another domain's file): nothing to do. */
 	if (df->fd < 0 && (df->gone || df->catalog == UINT32_MAX))
 		return 0;
@@ -222,7 +227,7 @@ static int file_durable(struct domain *d, struct domain_file *df, uint64_t head,
 	df->durable_below = head;
 	if (df->failing)
 		log_msg(LOG_NOTICE, d->name, "%s: synced again", df->entry.path);
-	df->failing = false;
+	failing_set(df, false);
 	df->backoff_ns = df->retry_ns = 0;
 	r = GUARD(progress(d));
 	if (r == 0 && (heal || df->entry.flags & POOL_FILE_DEGRADED))
@@ -258,6 +263,7 @@ static int step(struct domain *d, bool all)
 		return r;
 	d->mend = false;
 	d->retry_ns = UINT64_MAX;
+	d->step_ns = now;
 
 	for (uint32_t i = 0; i < d->files_end; i++) {
 		struct domain_file *df = d->file[i];

@@ -192,7 +192,7 @@ fail:
 void attach_publish(struct domain *d)
 {
 	d->blocked = d->mend = false;
-	d->retry_ns = 0;
+	d->retry_ns = d->tick_ns = 0;
 	pthread_mutex_lock(&d->lock);
 	d->live_since = 0;
 	pthread_mutex_unlock(&d->lock);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * The heartbeat: every 100 ms time and head of each lane with live sessions, persisted by a thread
- * that makes no call on any file. It also gives each worker its tick once a second, and notices that
- * the clock was set. With no lane to beat for it sleeps for ever.
+ * that makes no call on any file. It also notices that the clock was set. With no lane to beat for it sleeps for ever.
  */
 
 #include <errno.h>
@@ -40,7 +39,7 @@ static int beat_guarded(struct domain *d)
 }
 
 /* One round. Returns how many lanes beat. */
-static unsigned beat_all(struct domain_set *set, bool tick, bool step)
+static unsigned beat_all(struct domain_set *set, bool step)
 {
 	unsigned n = 0;
 	struct domain *d;
@@ -63,9 +62,8 @@ static unsigned beat_all(struct domain_set *set, bool tick, bool step)
 		}
 		pthread_mutex_unlock(&d->map_lock);
 
-		if (on && (tick || step || r < 0)) {
+		if (on && (step || r < 0)) {
 			pthread_mutex_lock(&d->lock);
-			d->tick = d->tick || tick;
 			d->clock_step = d->clock_step || step;
 			d->fault = d->fault || r < 0;
 			wake = true;
@@ -91,7 +89,6 @@ static void *beat_thread(void *arg)
 	struct domain_set *set = arg;
 	int64_t offset = clock_offset();
 	uint64_t next = now_monotonic_ns();
-	unsigned round = 0;
 
 	(void)prctl(PR_SET_NAME, "heartbeat");
 	pthread_mutex_lock(&set->beat_lock);
@@ -104,8 +101,7 @@ static void *beat_thread(void *arg)
 		pthread_mutex_unlock(&set->beat_lock);
 		if (step)
 			offset += moved;
-		n = beat_all(set, round % (SECOND_NS / BEAT_NS) == 0, step);
-		round++;
+		n = beat_all(set, step);
 		pthread_mutex_lock(&set->beat_lock);
 
 		if (n == 0 && set->beat_wanted == wanted) {
@@ -114,7 +110,6 @@ static void *beat_thread(void *arg)
 			/* What happened to the clock meanwhile concerned no live file. */
 			offset = clock_offset();
 			next = now_monotonic_ns();
-			round = 0;
 			continue;
 		}
 		next += BEAT_NS;

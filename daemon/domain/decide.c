@@ -187,12 +187,12 @@ static int resume_file(struct domain *d, uint32_t catalog, const struct pool_fil
 static int resume_files(struct domain *d)
 {
 	struct pool_file e;
-	int r;
+	uint32_t from = 0;
+	int index, r;
 
-	for (uint32_t i = 0; i < POOL_FILES; i++) {
-		if (catalog_file_get(d->set->pool, i, &e) < 0 || e.lane != d->lane)
-			continue;
-		r = resume_file(d, i, &e);
+	while ((index = catalog_file_next(d->set->pool, d->lane, from, &e)) >= 0) {
+		from = (uint32_t)index + 1;
+		r = resume_file(d, (uint32_t)index, &e);
 		if (r < 0)
 			return r;
 	}
@@ -293,10 +293,7 @@ static bool files_left(struct domain *d)
 {
 	struct pool_file e;
 
-	for (uint32_t i = 0; i < POOL_FILES; i++)
-		if (catalog_file_get(d->set->pool, i, &e) == 0 && e.lane == d->lane)
-			return true;
-	return false;
+	return catalog_file_next(d->set->pool, d->lane, 0, &e) >= 0;
 }
 
 void control_remove(struct domain *d)

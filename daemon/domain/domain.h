@@ -47,7 +47,7 @@ struct domain_request {
 	void *arg;
 	/* the worker's own: */
 	struct domain_request *next;
-	uint64_t goal;	      /* FLUSH: done when the tail is there */
+	uint64_t goal;	      /* FLUSH: done when the tail is there. REGISTER: tries */
 	uint64_t deadline_ns; /* FLUSH: given up when it fails for so long */
 };
 

@@ -22,6 +22,7 @@
 #define SECOND_NS      UINT64_C(1000000000)
 #define MILLISECOND_NS UINT64_C(1000000)
 
+#define TICK_NS		 (1 * SECOND_NS)	/* DESIGN 6: a file is dropped within it */
 #define BEAT_NS		 (100 * MILLISECOND_NS) /* DESIGN 4 */
 #define HELD_RETRY_NS	 (5 * SECOND_NS)	/* picked: a mount is noticed soon enough */
 #define HELLO_GRACE_NS	 (1 * SECOND_NS)	/* from HELLO to taking a slot; picked */
@@ -73,7 +74,9 @@ struct domain {
 	pthread_mutex_t lock;
 	struct domain_request *queue, **queue_end;
 	struct yield *yields;
-	bool stop, look, tick, clock_step, fault; /* what the worker is asked for */
+	bool stop, look, clock_step, fault; /* what the worker is asked for */
+	bool claims;			    /* a registration is under way: */
+	struct pool_file claim;		    /* of this file */
 	enum domain_state state;
 	char reason[WIRE_TEXT];
 	char last_error[WIRE_TEXT];
@@ -100,6 +103,8 @@ struct domain {
 	bool blocked;	   /* the last step could not trim: some file fails */
 	bool mend;	   /* a degraded file waits for a heal, live or not */
 	uint64_t retry_ns; /* earliest next step while blocked */
+	uint64_t step_ns;  /* of the last step */
+	uint64_t tick_ns;  /* of the next look at files and slots */
 	uint64_t grace_ns; /* no session's end before (a HELLO was answered) */
 	uint64_t held_ns;  /* next try of a held domain */
 	struct domain_request *flushes;
@@ -201,6 +206,9 @@ void registry_clock_step(struct domain *d);
 bool registry_token_held(struct domain *d, struct domain_file *df, const struct stat *st);
 /* Releases every file clean: mark, catalog entry. 0 or a negative errno. */
 int registry_release_all(struct domain *d);
+/* Replaces the file's entry, durably in the catalog where it has one, then in memory. 0 or a negative
+ * errno (memory unchanged). */
+int registry_entry_put(struct domain *d, struct domain_file *df, const struct pool_file *e);
 bool file_same(const struct pool_file *a, const struct pool_file *b);
 
 /* ---- words.c: the control file's words, bounds-checked, SIGBUS survived -------------------------- */

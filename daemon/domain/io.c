@@ -26,7 +26,6 @@ int rewrite_renew(struct domain *d, struct domain_file *df)
 	uint64_t now = now_realtime_ns();
 	uint64_t until = df->entry.rewrite_until_ns;
 	struct pool_file e = df->entry;
-	int r;
 
 	if (df->catalog == UINT32_MAX)
 		return 0; /* in bypass: never replayed, so nobody judges its ctime */
@@ -34,11 +33,7 @@ int rewrite_renew(struct domain *d, struct domain_file *df)
 	if (until >= now + REWRITE_NS / 2 && until <= now + 2 * REWRITE_NS)
 		return 0;
 	e.rewrite_until_ns = now + REWRITE_NS;
-	r = catalog_file_put(d->set->pool, df->catalog, &e);
-	if (r < 0)
-		return r;
-	df->entry = e;
-	return 0;
+	return registry_entry_put(d, df, &e);
 }
 
 static ssize_t io_pwritev(int fd, const struct iovec *iov, int iovcnt, int64_t offset,

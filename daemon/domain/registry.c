@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -19,12 +20,38 @@
 #include "pool/dir/register.h"
 #include "pool/guard.h"
 
+/* How long another domain's registration of the same file is waited for: 5 s. Picked. */
+#define BUSY_TRIES    250u
+#define BUSY_PAUSE_NS (20 * MILLISECOND_NS)
+
+static void pause_ns(uint64_t ns)
+{
+	struct timespec t = { .tv_nsec = (long)ns };
+
+	(void)nanosleep(&t, NULL);
+}
+
 bool file_same(const struct pool_file *a, const struct pool_file *b)
 {
 	return memcmp(a->fs_uuid, b->fs_uuid, sizeof(a->fs_uuid)) == 0 &&
 	       a->handle_type == b->handle_type && a->handle_bytes == b->handle_bytes &&
 	       a->handle_bytes <= CTL_HANDLE_MAX &&
 	       memcmp(a->handle, b->handle, a->handle_bytes) == 0;
+}
+
+int registry_entry_put(struct domain *d, struct domain_file *df, const struct pool_file *e)
+{
+	int r = 0;
+
+	/* Without an index put would take a new one: a file in bypass has none. */
+	if (df->catalog != UINT32_MAX)
+		r = catalog_file_put(d->set->pool, df->catalog, e);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&d->lock);
+	df->entry = *e;
+	pthread_mutex_unlock(&d->lock);
+	return 0;
 }
 
 void registry_add(struct domain *d, struct domain_file *df)
@@ -61,10 +88,16 @@ static struct domain_file *find(const struct domain *d, const struct pool_file *
 	return NULL;
 }
 
-/* Another domain that has the file; *ret_foreign: it knows already that it is not alone. */
-static struct domain *find_other(struct domain *d, const struct pool_file *who, bool *ret_foreign)
+/*
+ * Another domain that has the file; *ret_foreign: it knows already that it is not alone. None, and none
+ * that is about to: the file is ours to register until unclaim(). *ret_busy: another one is about to.
+ */
+static struct domain *find_other(struct domain *d, const struct pool_file *who, bool *ret_foreign,
+				 bool *ret_busy)
 {
 	struct domain *o, *found = NULL;
+
+	*ret_foreign = *ret_busy = false;
 
 	pthread_mutex_lock(&d->set->lock);
 	for (o = d->set->first; o && !found; o = o->next) {
@@ -77,11 +110,27 @@ static struct domain *find_other(struct domain *d, const struct pool_file *who, 
 		if (df) {
 			found = o;
 			*ret_foreign = df->foreign;
+		} else if (o->claims && file_same(&o->claim, who)) {
+			*ret_busy = true;
 		}
 		pthread_mutex_unlock(&o->lock);
 	}
+	/* Still under set->lock: of two domains one sees the other's claim. */
+	if (!found && !*ret_busy) {
+		pthread_mutex_lock(&d->lock);
+		d->claim = *who;
+		d->claims = true;
+		pthread_mutex_unlock(&d->lock);
+	}
 	pthread_mutex_unlock(&d->set->lock);
 	return found;
+}
+
+static void unclaim(struct domain *d)
+{
+	pthread_mutex_lock(&d->lock);
+	d->claims = false;
+	pthread_mutex_unlock(&d->lock);
 }
 
 /* ---- in --------------------------------------------------------------------------------------- */
@@ -264,7 +313,7 @@ void request_register(struct domain *d, struct domain_request *r)
 	struct pool_file who = { .used = 0 };
 	struct domain_file *df;
 	struct domain *other;
-	bool foreign = false;
+	bool foreign, busy;
 	int flags, rc;
 
 	if (d->state != STATE_OK || !d->attached) {
@@ -287,7 +336,16 @@ void request_register(struct domain *d, struct domain_request *r)
 		answer(d, df, r);
 		return;
 	}
-	other = find_other(d, &who, &foreign);
+	other = find_other(d, &who, &foreign, &busy);
+	if (busy) {
+		if (r->goal++ >= BUSY_TRIES) {
+			request_done(r, -EBUSY, 1, "another domain is registering it");
+			return;
+		}
+		pause_ns(BUSY_PAUSE_NS);
+		domain_push(d, r);
+		return;
+	}
 	/* Not before it has its records durable in the file and logs no more of them: replay would
 	 * put them over what this domain writes. */
 	if (other && !foreign) {
@@ -295,6 +353,7 @@ void request_register(struct domain *d, struct domain_request *r)
 		return;
 	}
 	take_on(d, r, &who, other != NULL);
+	unclaim(d);
 }
 
 /* ---- both to bypass ---------------------------------------------------------------------------- */

@@ -233,6 +233,7 @@ void domain_submit(struct domain_set *set, uint32_t uid, const char *name, struc
 	r->text[0] = '\0';
 	r->control_fd = r->lane_fd = -1;
 	r->report = NULL;
+	r->goal = 0;
 
 	pthread_mutex_lock(&set->lock);
 	if (set->stopping)

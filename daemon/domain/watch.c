@@ -90,8 +90,7 @@ static int token_retry(struct domain *d, struct domain_file *df)
 		/* The id that its sessions know; it was never another file's. */
 		e.id = df->id;
 		df->catalog = catalog;
-		df->entry = e;
-		r = catalog_file_put(d->set->pool, catalog, &e);
+		r = registry_entry_put(d, df, &e);
 		if (r < 0)
 			return r;
 	}
@@ -165,19 +164,22 @@ void registry_clock_step(struct domain *d)
 	log_msg(LOG_NOTICE, d->name, "the clock was set: the files' change times are stored anew");
 	for (uint32_t i = 0; i < d->files_end; i++) {
 		struct domain_file *df = d->file[i];
+		struct pool_file e;
 		int r;
 
 		if (!df || df->fd < 0 || df->catalog == UINT32_MAX)
 			continue;
-		/* The mark once more: a file that is not written gets a ctime of the new clock, or
-		 * its next one would look older than what we have stored. */
+		/* Nobody's owner changes, but ctime does: a file that is not written gets one of the new
+		 * clock, or its next one would look older than what we have stored. */
 		r = rewrite_renew(d, df);
-		if (r == 0)
-			r = mark_write(df->fd, d->set->pool, &df->entry);
+		if (r == 0 && fchown(df->fd, (uid_t)-1, (gid_t)-1) < 0)
+			r = -errno;
 		if (r == 0)
 			r = register_refresh(d->set->pool, df->fd, df->catalog);
 		if (r == 0)
-			r = catalog_file_get(d->set->pool, df->catalog, &df->entry);
+			r = catalog_file_get(d->set->pool, df->catalog, &e);
+		if (r == 0)
+			r = registry_entry_put(d, df, &e);
 		if (r < 0)
 			log_msg(LOG_WARNING, d->name, "%s: %s", df->entry.path, strerror(-r));
 	}

@@ -121,7 +121,7 @@ static bool work_waiting(struct domain *d)
 	bool any;
 
 	pthread_mutex_lock(&d->lock);
-	any = d->queue || d->yields || d->stop || d->look || d->tick || d->clock_step || d->fault;
+	any = d->queue || d->yields || d->stop || d->look || d->clock_step || d->fault;
 	pthread_mutex_unlock(&d->lock);
 	return any;
 }
@@ -169,6 +169,9 @@ static int sleep_domain(struct domain *d)
 		return sleep_on(d, &d->own_sleep, 1, until);
 	}
 	mode = destage_sleep(d, &until);
+	/* Never longer than to the next tick: a client that cuts its control file short takes the word
+	 * away under us, and then nobody can wake us on it. */
+	until = min_of(until, d->tick_ns);
 	/* Not on the clients' word where their wakes would only spin us: we wait for time to pass. */
 	return sleep_on(d, mode ? &d->s.ctl.hot->asleep : &d->own_sleep, mode ? mode : 1, until);
 }
@@ -198,7 +201,7 @@ static void serve(struct domain *d, struct domain_request *r)
 struct work {
 	struct domain_request *requests;
 	struct yield *yields;
-	bool stop, look, tick, clock_step, fault;
+	bool stop, look, clock_step, fault;
 };
 
 static struct work take_work(struct domain *d)
@@ -206,13 +209,11 @@ static struct work take_work(struct domain *d)
 	struct work w;
 
 	pthread_mutex_lock(&d->lock);
-	w =
-		(struct work){ d->queue, d->yields,	d->stop, d->look,
-			       d->tick,	 d->clock_step, d->fault };
+	w = (struct work){ d->queue, d->yields, d->stop, d->look, d->clock_step, d->fault };
 	d->queue = NULL;
 	d->queue_end = &d->queue;
 	d->yields = NULL;
-	d->look = d->tick = d->clock_step = d->fault = false;
+	d->look = d->clock_step = d->fault = false;
 	pthread_mutex_unlock(&d->lock);
 	return w;
 }
@@ -220,6 +221,7 @@ static struct work take_work(struct domain *d)
 static void do_work(struct domain *d)
 {
 	struct work w = take_work(d);
+	bool tick = false;
 
 	if (w.fault && d->attached)
 		domain_fault(d,
@@ -239,10 +241,14 @@ static void do_work(struct domain *d)
 	}
 	if (w.clock_step && d->attached)
 		registry_clock_step(d);
-	if (w.tick && d->attached && registry_tick(d) < 0)
+	if (d->attached && now_monotonic_ns() >= d->tick_ns) {
+		tick = true;
+		d->tick_ns = now_monotonic_ns() + TICK_NS;
+	}
+	if (tick && registry_tick(d) < 0)
 		domain_fault(d,
 			     "the control file was changed or cut short by one of its processes");
-	if ((w.look || w.tick) && d->attached)
+	if ((w.look || tick) && d->attached)
 		(void)sessions_end(d, false);
 	if (d->state == STATE_HELD && !d->attached && now_monotonic_ns() >= d->held_ns)
 		domain_decide(d);
@@ -252,7 +258,9 @@ static void do_work(struct domain *d)
 static void finish(struct domain *d)
 {
 	if (d->attached && !sessions_end(d, true) && d->attached) {
-		if (destage_step(d) < 0)
+		if (destage_step(d) == 0)
+			destage_flushes_end(d, 0, NULL);
+		else
 			log_msg(LOG_WARNING, d->name,
 				"stopped with records that could not be destaged: they stay in the pool");
 	}

@@ -3,6 +3,7 @@
 
 #include "env.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +13,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "abi/lane.h"
 #include "base/sys.h"
+#include "daemon/domain/internal.h"
 #include "pool/dir/catalog.h"
 
 static void wait_trimmed(struct env *e, const char *domain)
@@ -255,6 +258,21 @@ static uint32_t catalog_flags(struct env *e)
 	return 0;
 }
 
+/* Recovery would take our own change of the file for a stranger's otherwise. */
+static void assert_rewrite_is_known(struct env *e, unsigned n)
+{
+	struct pool_file f = { .used = 0 };
+	struct stat st;
+	uint64_t ctime_ns;
+
+	for (uint32_t i = 0; i < POOL_FILES; i++)
+		if (catalog_file_get(e->pool, i, &f) == 0 && f.ino == e->ino[n])
+			break;
+	assert_int_equal(fstat(e->fd[n], &st), 0);
+	ctime_ns = (uint64_t)st.st_ctim.tv_sec * 1000000000u + (uint64_t)st.st_ctim.tv_nsec;
+	assert_true(f.rewrite_until_ns >= ctime_ns);
+}
+
 static void a_failed_sync_heals(void **state)
 {
 	struct env *e = *state;
@@ -281,6 +299,7 @@ static void a_failed_sync_heals(void **state)
 	assert_int_equal(env_byte(e, 0, 0), 'x');
 	env_wait(2000, env_file_number(e, "d", r.id, "degraded") == 0);
 	assert_false(catalog_flags(e) & POOL_FILE_DEGRADED);
+	assert_rewrite_is_known(e, 0);
 }
 
 static void others_are_synced_meanwhile(void **state)
@@ -467,29 +486,210 @@ static void leaves_bypass_when_there_is_room(void **state)
 	wait_trimmed(e, "d");
 }
 
+/* A client's sync fails: it says so in the counter, and the daemon must not trust the page cache. */
+static void a_clients_failed_sync_heals(void **state)
+{
+	struct env *e = *state;
+	struct answer r;
+
+	e->config.destage_age_ns = ENV_LONG_NS;
+	r = env_join(e, &e->a, 0, "d");
+	assert_int_equal(env_write(&e->a, 0, 4096, 'x'), 4096);
+	env_lose_pages(e, 0, 0, 4096);
+	assert_int_equal(env_op(&e->a, CLIENT_DEGRADE), 0);
+	assert_int_equal(env_ask(e, DOMAIN_FLUSH, "d", -1, 0).status, 0);
+	assert_int_equal(env_byte(e, 0, 0), 'x');
+	assert_int_equal(env_file_number(e, "d", r.id, "degraded"), 0);
+	assert_rewrite_is_known(e, 0);
+}
+
+/* ---- the registry's books ------------------------------------------------------------------------ */
+
+static void boot_and_incarnation_are_known(void **state)
+{
+	struct env *e = *state;
+	struct answer r = env_join(e, &e->a, 0, "d");
+	static const uint8_t zero[16];
+	struct pool_domain pd;
+	int index = catalog_domain_find(e->pool, (uint32_t)geteuid(), "d");
+
+	assert_true(index >= 0);
+	assert_int_equal(catalog_domain_get(e->pool, (uint32_t)index, &pd), 0);
+	assert_int_equal(pd.incarnation, r.incarnation);
+	assert_int_equal(pd.lane, r.lane);
+	assert_memory_not_equal(pd.boot_id, zero, 16);
+}
+
+static void attached_and_never_came(void **state)
+{
+	struct env *e = *state;
+	struct answer r = env_ask(e, DOMAIN_HELLO, "d", -1, 0);
+
+	assert_int_equal(r.status, 0);
+	assert_int_equal(r.control_fd, -1);
+	assert_true(env_control_there(e, r.lane));
+	env_wait(3500, !env_control_there(e, r.lane));
+}
+
+static void a_clock_step_renews_ctimes(void **state)
+{
+	struct env *e = *state;
+	struct pool_file before, after;
+	struct domain *d;
+
+	env_join(e, &e->a, 0, "d");
+	assert_int_equal(catalog_file_get(e->pool, 0, &before), 0);
+	env_sleep_ms(20);
+	d = e->set->first;
+	pthread_mutex_lock(&d->lock);
+	d->clock_step = true;
+	pthread_mutex_unlock(&d->lock);
+	domain_wake(d);
+	env_wait(1000, (catalog_file_get(e->pool, 0, &after), after.ctime_ns > before.ctime_ns));
+	assert_true(env_marked(e, 0));
+	assert_rewrite_is_known(e, 0);
+}
+
+struct registering {
+	struct env *e;
+	const char *domain;
+	unsigned n;
+	struct answer answer;
+};
+
+static void *register_one(void *arg)
+{
+	struct registering *r = arg;
+
+	r->answer = env_ask(r->e, DOMAIN_REGISTER, r->domain,
+			    fcntl(r->e->fd[r->n], F_DUPFD_CLOEXEC, 0), 0);
+	return NULL;
+}
+
+/* Each of two domains wants the other's file at the same time. */
+static void crosswise(void **state)
+{
+	struct env *e = *state;
+	struct registering one = { e, "one", 1, { 0 } }, two = { e, "two", 0, { 0 } };
+	pthread_t a, b;
+
+	env_join(e, &e->a, 0, "one");
+	env_join(e, &e->b, 1, "two");
+	assert_int_equal(pthread_create(&a, NULL, register_one, &one), 0);
+	assert_int_equal(pthread_create(&b, NULL, register_one, &two), 0);
+	(void)pthread_join(a, NULL);
+	(void)pthread_join(b, NULL);
+	assert_int_equal(one.answer.status, 0);
+	assert_int_equal(two.answer.status, 0);
+	assert_int_equal(one.answer.state, FILE_BYPASS);
+	assert_int_equal(two.answer.state, FILE_BYPASS);
+}
+
+/* Both at once, and neither is in the other's table yet. */
+static void at_the_same_time(void **state)
+{
+	struct env *e = *state;
+
+	for (unsigned round = 0; round < 2; round++) {
+		struct registering one = { e, "one", round, { 0 } },
+				   two = { e, "two", round, { 0 } };
+		pthread_t a, b;
+
+		assert_int_equal(env_ask(e, DOMAIN_HELLO, "one", -1, 0).status, 0);
+		assert_int_equal(env_ask(e, DOMAIN_HELLO, "two", -1, 0).status, 0);
+		assert_int_equal(pthread_create(&a, NULL, register_one, &one), 0);
+		assert_int_equal(pthread_create(&b, NULL, register_one, &two), 0);
+		(void)pthread_join(a, NULL);
+		(void)pthread_join(b, NULL);
+		assert_int_equal(one.answer.status, 0);
+		assert_int_equal(two.answer.status, 0);
+		assert_true(env_file_is(e, "one", one.answer.id, "bypass"));
+		assert_true(env_file_is(e, "two", two.answer.id, "bypass"));
+	}
+}
+
 /* ---- heartbeat and sleep -------------------------------------------------------------------------- */
 
 static uint64_t wakeups(void)
 {
-	struct answer_line {
-		char text[256];
-	} line;
+	char path[64], line[256], me[16];
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *t;
 	uint64_t sum = 0, n;
-	char path[64];
-	FILE *f;
 
-	/* voluntary switches of every thread but this one */
-	for (int tid = (int)sys_gettid() + 1; tid < (int)sys_gettid() + 4000; tid++) {
-		(void)snprintf(path, sizeof(path), "/proc/self/task/%d/status", tid);
+	assert_non_null(tasks);
+	(void)snprintf(me, sizeof(me), "%u", sys_gettid());
+	while ((t = readdir(tasks))) {
+		FILE *f;
+
+		if (t->d_name[0] == '.' || strcmp(t->d_name, me) == 0)
+			continue; /* all threads but this one */
+		(void)snprintf(path, sizeof(path), "/proc/self/task/%.16s/status", t->d_name);
 		f = fopen(path, "re");
-		if (!f)
-			continue;
-		while (fgets(line.text, sizeof(line.text), f))
-			if (sscanf(line.text, "voluntary_ctxt_switches: %lu", &n) == 1)
+		while (f && fgets(line, sizeof(line), f))
+			if (sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1)
 				sum += n;
-		(void)fclose(f);
+		if (f)
+			(void)fclose(f);
 	}
+	(void)closedir(tasks);
 	return sum;
+}
+
+static struct lane_beat beat_of(struct env *e, uint32_t lane)
+{
+	char path[512];
+	struct lane_beat b = { .time_ns = 0 };
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "%s/lane-%06u", e->config.pool, lane);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(pread(fd, &b, sizeof(b), offsetof(struct lane_header, beat)) ==
+		    (ssize_t)sizeof(b));
+	(void)close(fd);
+	return b;
+}
+
+static void beats_while_it_serves(void **state)
+{
+	struct env *e = *state;
+	struct answer r = env_join(e, &e->a, 0, "d");
+	struct lane_beat first, second;
+
+	e->config.destage_age_ns = ENV_LONG_NS;
+	assert_int_equal(env_write(&e->a, 0, 100, 'x'), 100);
+	env_sleep_ms(250);
+	first = beat_of(e, r.lane);
+	assert_true(now_realtime_ns() - first.time_ns < UINT64_C(250000000));
+	assert_true(first.head > 0);
+	env_sleep_ms(300);
+	second = beat_of(e, r.lane);
+	assert_true(second.time_ns >= first.time_ns + UINT64_C(150000000));
+
+	/* held: whoever writes the files then must not pass for us */
+	assert_int_equal(env_op(&e->a, CLIENT_CUT_CONTROL), 0);
+	env_wait(2000, env_state_is(e, "d", "held"));
+	first = beat_of(e, r.lane);
+	env_sleep_ms(500);
+	second = beat_of(e, r.lane);
+	assert_int_equal(first.time_ns, second.time_ns);
+}
+
+/* A lost wake-up would show as a record that waits for the next tick. */
+static void no_wake_up_is_lost(void **state)
+{
+	struct env *e = *state;
+
+	e->config.destage_age_ns = 0;
+	env_join(e, &e->a, 0, "d");
+	for (unsigned i = 0; i < 400; i++) {
+		uint64_t begin = env_ms();
+
+		assert_int_equal(env_write(&e->a, 0, 64, (uint8_t)i), 64);
+		while (env_number(e, "d", "live_bytes") != 0 && env_ms() < begin + 400)
+			;
+		assert_true(env_ms() - begin < 400);
+	}
 }
 
 static void idle_means_asleep(void **state)
@@ -535,6 +735,14 @@ int main(void)
 		TEST(foreign_unlink_is_noticed),
 		TEST(bypass_token),
 		TEST(leaves_bypass_when_there_is_room),
+		TEST(a_clients_failed_sync_heals),
+		TEST(boot_and_incarnation_are_known),
+		TEST(attached_and_never_came),
+		TEST(a_clock_step_renews_ctimes),
+		TEST(crosswise),
+		TEST(at_the_same_time),
+		TEST(beats_while_it_serves),
+		TEST(no_wake_up_is_lost),
 		TEST(idle_means_asleep),
 	};
 
