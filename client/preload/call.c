@@ -87,7 +87,8 @@ static long run(struct call *c, call_op *op, void *arg)
 		if (r != -ESTALE)
 			return r;
 		if (!same_file(c->r.fd, c->d)) {
-			desc_clear(c->r.fd);
+			/* Not what another thread has just put there (dup2). */
+			desc_clear_if(c->r.fd, c->d);
 			c->s = NULL;
 			c->r.asked_flags = 0;
 			return op(c, arg);

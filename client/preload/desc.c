@@ -128,12 +128,13 @@ void desc_clear(int fd)
 		desc_put(pointer_of(word));
 }
 
-void desc_clear_range(unsigned first, unsigned last)
+void desc_clear_if(int fd, const struct desc *d)
 {
-	unsigned end = desc_high();
+	uintptr_t word = atomic_load_acquire(&desc_table[fd]);
 
-	for (unsigned fd = first; fd < end && fd <= last; fd++)
-		desc_clear((int)fd);
+	/* Once: whatever changes the word meanwhile has looked after the old description. */
+	if (pointer_of(word) == d && atomic_cas_seq(&desc_table[fd], &word, 0))
+		desc_put(pointer_of(word));
 }
 
 bool desc_inherits(int fd)

@@ -72,9 +72,9 @@ struct desc *desc_new(void);
  * dropped. -EMFILE: number too large. */
 int desc_set(int fd, struct desc *d, bool inherit);
 
-/* Clears fd's word and drops its reference. */
+/* Clears fd's word and drops its reference. desc_clear_if: only where it still leads to d. */
 void desc_clear(int fd);
-void desc_clear_range(unsigned first, unsigned last);
+void desc_clear_if(int fd, const struct desc *d);
 
 /* The bit beside it. */
 bool desc_inherits(int fd);

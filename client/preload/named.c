@@ -20,10 +20,11 @@ static void attach_for(int dir, const char *path)
 
 	if (!config_may_match(path))
 		return;
-	fd = sys_call4(SYS_openat, dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+	/* O_PATH: its close drops no record lock of the program's. */
+	fd = sys_call4(SYS_openat, dir, path, O_PATH | O_CLOEXEC, 0);
 	if (fd < 0)
 		return;
-	marked = mark_present((int)fd);
+	marked = mark_present_at((int)fd);
 	(void)sys_call1(SYS_close, fd);
 	if (!marked || mark_enter(&mark, &who) < 0)
 		return;
@@ -79,6 +80,8 @@ int named_open(struct named *n)
 	int nofollow = n->flags & AT_SYMLINK_FOLLOW ? 0 : O_NOFOLLOW;
 	long fd = desc_find_fd(n->session, n->entry, n->id);
 
+	if (fd < 0 && (n->flags & AT_EMPTY_PATH) && !*n->path)
+		fd = n->dir;
 	n->own_fd = fd < 0;
 	if (fd < 0)
 		fd = sys_call4(SYS_openat, n->dir, n->path,

@@ -59,6 +59,29 @@ static enum probe probe(const struct open_args *a)
 	return match ? PROBE_MATCH : PROBE_OTHER;
 }
 
+/* Cannot be opened again (a mode without permission for its maker): the flags are kept by us. */
+static long emulate_flags(const struct open_args *a, int fd)
+{
+	struct desc *d = desc_new();
+	struct stat st;
+	long r = sys_call2(SYS_fstat, fd, &st);
+
+	if (r < 0 || !d) {
+		(void)sys_call1(SYS_close, fd);
+		if (d)
+			desc_put(d);
+		return r < 0 ? r : -EMFILE;
+	}
+	d->dev = st.st_dev;
+	d->ino = st.st_ino;
+	atomic_store_relaxed(&d->asked, a->flags & (SYNC_FLAGS | O_APPEND));
+	atomic_store_relaxed(&d->stay, 1);
+	atomic_store_seq(&d->kind, DESC_TOKEN);
+	(void)sys_call3(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC);
+	r = desc_set(fd, d, !(a->flags & O_CLOEXEC));
+	return r < 0 ? r : fd;
+}
+
 /* It was opened with flags taken off and is no rule's file after all: a file that has just been made
  * (so nobody else knows it), or a name that changed under us. */
 static long give_flags_back(const struct open_args *a, int fd)
@@ -71,10 +94,8 @@ static long give_flags_back(const struct open_args *a, int fd)
 		return fd;
 	/* The descriptor's own name, so that it is the same file whatever the path says now. */
 	again = sys_call4(SYS_openat, AT_FDCWD, handle_link(fd, link), flags | O_CLOEXEC, 0);
-	if (again < 0) {
-		(void)sys_call1(SYS_close, fd);
-		return again;
-	}
+	if (again < 0)
+		return emulate_flags(a, fd);
 	(void)sys_call3(SYS_dup3, again, fd, flags & O_CLOEXEC);
 	(void)sys_call1(SYS_close, again);
 	return fd;

@@ -76,6 +76,8 @@ static int shim_posix_fallocate(int fd, off_t offset, off_t length)
 	 * files are registered on all can. */
 	if (call_make(fd, op_size, &a) < 0)
 		r = errno;
+	if (r == EOPNOTSUPP && real.posix_fallocate)
+		r = real.posix_fallocate(fd, offset, length);
 	errno = keep;
 	return r;
 }

@@ -99,7 +99,10 @@ static int bypass_with_token(struct desc *d, int fd)
 	int token = token_take(d->dev, d->ino);
 
 	/* No folder: no daemon has run since the machine started, and it makes the folder before it
-	 * registers anything. The token is tried again with each attempt to register. */
+	 * registers anything. The token is tried again with each attempt to register. Without one for
+	 * another reason the file must not be written. */
+	if (token < 0 && token != -ENOENT && token != -ENOTDIR)
+		return token == -ENFILE || token == -EMFILE ? token : -EIO;
 	atomic_store_relaxed(&d->token, token < 0 ? -1 : token);
 	d->page_key = page->key;
 	d->forks = fork_count();
@@ -163,6 +166,7 @@ void takeover_retry(struct call *c)
 {
 	struct desc *d = c->d;
 	char path[SHIM_PATH_MAX];
+	int r;
 
 	if (atomic_load_relaxed(&d->stay) || !retry_due())
 		return;
@@ -174,7 +178,10 @@ void takeover_retry(struct call *c)
 	if (atomic_load_seq(&d->kind) == DESC_TOKEN) {
 		if (handle_path(c->r.fd, path, sizeof(path)) < 0)
 			path[0] = '\0';
-		(void)enroll_locked(d, c->r.fd, path);
+		r = enroll_locked(d, c->r.fd, path);
+		/* The answer will not be another one tomorrow. */
+		if (r == -EOPNOTSUPP || r == -EINVAL)
+			atomic_store_relaxed(&d->stay, 1);
 		if (atomic_load_seq(&d->kind) == DESC_TOKEN && atomic_load_relaxed(&d->token) < 0) {
 			int token = token_take(d->dev, d->ino);
 
@@ -201,11 +208,14 @@ long takeover_renew(struct call *c)
 	r = page_lock(&c->who, true);
 	if (r < 0)
 		return r;
-	r = enroll_locked(d, c->r.fd, "");
-	if (r == -EBUSY)
-		r = -EIO;
-	else if (r < 0)
-		r = bypass_with_token(d, c->r.fd);
+	/* Another thread may have come to bypass meanwhile; a registration is simply found again. */
+	if (atomic_load_seq(&d->kind) == DESC_ENTRY) {
+		r = enroll_locked(d, c->r.fd, "");
+		if (r == -EBUSY)
+			r = -EIO;
+		else if (r < 0)
+			r = bypass_with_token(d, c->r.fd);
+	}
 	page_unlock();
 	return r;
 }

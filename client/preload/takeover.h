@@ -28,3 +28,5 @@ int token_take(uint64_t dev, uint64_t ino);
 
 /* True if the file carries an owner mark, or may: an error that hides it counts. */
 bool mark_present(int fd);
+/* The same for an O_PATH descriptor. */
+bool mark_present_at(int fd);

@@ -12,6 +12,7 @@
 
 #include "base/sys.h"
 #include "client/preload/config.h"
+#include "client/preload/handle.h"
 #include "client/preload/takeover.h"
 
 #define MARK	   "user.pmemlogd.owner"
@@ -89,10 +90,21 @@ int token_take(uint64_t dev, uint64_t ino)
 	return desc_hide((int)fd);
 }
 
+static bool present(long n)
+{
+	return n != -ENODATA && n != -EOPNOTSUPP;
+}
+
 bool mark_present(int fd)
 {
 	char value[MARK_BYTES];
-	long n = sys_call4(SYS_fgetxattr, fd, MARK, value, sizeof(value));
 
-	return n != -ENODATA && n != -EOPNOTSUPP;
+	return present(sys_call4(SYS_fgetxattr, fd, MARK, value, sizeof(value)));
+}
+
+bool mark_present_at(int fd)
+{
+	char value[MARK_BYTES], link[32];
+
+	return present(sys_call4(SYS_getxattr, handle_link(fd, link), MARK, value, sizeof(value)));
 }
