@@ -36,7 +36,7 @@ def percentile(histogram, q):
 
 def measure(socket, clients, seconds, seed):
     """Runs the load; returns commits, commits_per_s, p50_us, p99_us, p999_us."""
-    text = run(_base(socket) + ["--threads=%d" % clients, "--time=%g" % seconds, "--histogram=on",
+    text = run(_base(socket) + ["--threads=%d" % clients, "--time=%d" % max(1, round(seconds)), "--histogram=on",
                                 "--rand-seed=%d" % seed, "run"])
     if any(int(n) for n in _FAULT.findall(text)):
         raise RuntimeError("sysbench saw errors:\n" + text)
