@@ -548,6 +548,7 @@ static void test_catalog_torn(void **state)
 			real_ops = pool_ops;
 			pool_ops = &cut_ops;
 			drains_left = 0;
+			f.path[200] = 'x';
 			(void)catalog_file_put(p, 4000 + cut, &f);
 			_exit(0);
 		}
