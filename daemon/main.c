@@ -133,15 +133,21 @@ static int serve(struct config *config, const char *config_path, struct pool *po
 	r = domain_set_new(&loop.domains, pool, config, loop_notify, &loop, &error);
 	if (r < 0) {
 		log_msg(LOG_ERR, NULL, "domains: %s", error.text[0] ? error.text : strerror(-r));
+		loop_deinit(&loop);
 		return EXIT_FAILURE;
 	}
 	r = server_new(&loop.server, loop.event, config, loop.domains, fd, own_socket);
 	if (r < 0) {
 		log_msg(LOG_ERR, NULL, "socket: %s", strerror(-r));
-		return EXIT_FAILURE;
+		code = EXIT_FAILURE;
+	} else {
+		(void)take_fd(fd);
+		code = loop_run(&loop);
 	}
-	(void)take_fd(fd);
-	code = loop_run(&loop);
+	/* Workers may still be at it, or hang in a call, with the pool mapped under them: nothing is
+	 * taken away from them, they end with the process. */
+	if (code != EXIT_SUCCESS)
+		_exit(code);
 	loop_deinit(&loop);
 	return code;
 }

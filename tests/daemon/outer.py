@@ -21,6 +21,10 @@ REAL = os.environ.get("PMEMLOGD")
 CTL = os.environ.get("PMEMLOGCTL")
 PID1 = os.environ.get("PID1")
 
+# sanitizer builds: what is a library's own
+os.environ.setdefault("LSAN_OPTIONS", "print_suppressions=0:suppressions="
+                      + os.path.join(TOP, "tests", "support", "lsan.supp"))
+
 # Bounds of waiting; a loaded machine or a sanitizer takes its time.
 PATIENCE = 30.0
 
