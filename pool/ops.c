@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "pool/ops.h"
 
-#include <cpuid.h>
 #include <immintrin.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "pool/cpu.h"
 
 /* What x86-64 always has stays the default, so the table works before anybody has picked one. */
 enum store_kind {
@@ -127,39 +127,13 @@ static const char *const names[STORE_KINDS][FLUSH_KINDS] = {
 
 const struct pool_ops *pool_ops = &tables[STORE_SSE2][FLUSH_CLFLUSH];
 
-/* State components that the operating system saves (XCR0), or 0 without XSAVE. */
-static uint64_t saved_state(void)
-{
-	unsigned a, b, c, d;
-	uint32_t low, high;
-
-	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
-		return 0;
-	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-	return (uint64_t)high << 32 | low;
-}
-
 /* The best that processor and operating system have. */
 static void detect(enum store_kind *ret_store, enum flush_kind *ret_flush)
 {
-	const uint64_t avx_state = 0x6, avx512_state = 0xe6;
-	uint64_t saved = saved_state();
-	unsigned a, b1, c1, d, b7, c7;
+	struct cpu cpu = cpu_look();
 
-	*ret_store = STORE_SSE2;
-	*ret_flush = FLUSH_CLFLUSH;
-	if (!__get_cpuid(1, &a, &b1, &c1, &d))
-		return;
-	if (!__get_cpuid_count(7, 0, &a, &b7, &c7, &d))
-		b7 = 0;
-	if ((c1 & bit_AVX) && (saved & avx_state) == avx_state)
-		*ret_store = STORE_AVX;
-	if ((b7 & bit_AVX512F) && (saved & avx512_state) == avx512_state)
-		*ret_store = STORE_AVX512;
-	if (b7 & bit_CLFLUSHOPT)
-		*ret_flush = FLUSH_CLFLUSHOPT;
-	if (b7 & bit_CLWB)
-		*ret_flush = FLUSH_CLWB;
+	*ret_store = cpu.avx512 ? STORE_AVX512 : cpu.avx ? STORE_AVX : STORE_SSE2;
+	*ret_flush = cpu.clwb ? FLUSH_CLWB : cpu.clflushopt ? FLUSH_CLFLUSHOPT : FLUSH_CLFLUSH;
 }
 
 void pool_ops_select(void)
