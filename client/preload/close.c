@@ -67,7 +67,9 @@ static void forget(unsigned first, unsigned last)
 
 static int shim_close_range(unsigned first, unsigned last, int flags)
 {
-	if (likely(!desc_table) || first > last)
+	/* What the kernel refuses must not be forgotten here. */
+	if (likely(!desc_table) || first > last ||
+	    ((unsigned)flags & ~(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE)))
 		return real.close_range(first, last, flags);
 	/* Before the numbers may be given out anew. CLOEXEC is what rule descriptors have anyway. */
 	if (!((unsigned)flags & CLOSE_RANGE_CLOEXEC) && !page_foreign())

@@ -13,6 +13,7 @@
 
 #include "base/overflow.h"
 #include "base/sys.h"
+#include "client/preload/log.h"
 
 #define RULES_FOLDER   "/etc/pmemlogd/preload.d"
 #define DEFAULT_SOCKET "/run/pmemlogd/pmemlogd.sock"
@@ -48,6 +49,7 @@ static struct {
 	bool any;      /* a section was begun */
 	bool program;  /* it names this program */
 	bool broken;   /* something in it did not fit */
+	bool fault;    /* a rule of this file was broken */
 	uint32_t rule; /* its number */
 	unsigned first_pattern;
 	size_t first_text;
@@ -61,6 +63,7 @@ static void finish_rule(void)
 
 	for (unsigned i = reading.first_pattern; i < pattern_count; i++)
 		path |= patterns[i].kind == PATTERN_PATH;
+	reading.fault |= reading.broken;
 	if (!reading.any || !reading.program || reading.broken || !path) {
 		pattern_count = reading.first_pattern;
 		text_used = reading.first_text;
@@ -188,14 +191,20 @@ static void read_rules(int folder, const char *name, bool by_user)
 	    st.st_size <= FILE_MAX_BYTES)
 		n = sys_call3(SYS_read, fd, buffer, FILE_MAX_BYTES);
 	(void)sys_call1(SYS_close, fd);
-	if (n <= 0)
+	if (n <= 0) {
+		shim_log('4', "rules not read: empty, too long, or not root's alone to write",
+			 name);
 		return;
+	}
 	buffer[n] = '\0';
 	reading.any = false;
 	reading.section[0] = '\0';
+	reading.fault = false;
 	if (ini_parse_string(buffer, take_line, NULL) != 0)
 		reading.broken = true;
 	finish_rule();
+	if (reading.fault)
+		shim_log('4', "a rule was left out: unknown key or line, or too long", name);
 	reading.any = false;
 }
 

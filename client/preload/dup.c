@@ -11,6 +11,15 @@
 #define SHOWN_FLAGS \
 	(O_DIRECT | O_DSYNC | O_SYNC) /* kept in the description, not set in the kernel */
 
+static long op_leave(struct call *c, void *arg)
+{
+	(void)arg;
+	if (!c->d)
+		return 0;
+	atomic_store_relaxed(&c->d->stay, 1);
+	return c->s ? file_enter_bypass(c->s, &c->who, &c->r, BYPASS_STREAM) : 0;
+}
+
 /* Enters a fresh number of d. Rule descriptors are close-on-exec, whatever the program asked. */
 static long enter(int fd, struct desc *d, bool inherit)
 {
@@ -29,8 +38,10 @@ static int dup_known(int fd, int from, bool inherit)
 	long r = -EBADF;
 
 	if (d && atomic_load_relaxed(&d->kind) != DESC_OURS) {
-		r = sys_call3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, from);
-		if (r >= 0)
+		/* A vfork child makes descriptors for the program that it is going to be. */
+		r = sys_call3(SYS_fcntl, fd, inherit && page_foreign() ? F_DUPFD : F_DUPFD_CLOEXEC,
+			      from);
+		if (r >= 0 && !page_foreign())
 			return (int)errno_result(enter((int)r, d, inherit));
 	}
 	if (d)
@@ -62,9 +73,17 @@ static long dup_onto(int fd, int onto, int flags)
 	} else if (is_ours(onto)) {
 		/* The kernel's own word for "that number is being used by somebody else". */
 		r = -EBUSY;
+	} else if (page_foreign()) {
+		r = sys_call3(SYS_dup3, fd, onto, flags);
 	} else {
-		r = sys_call3(SYS_dup3, fd, onto, d ? O_CLOEXEC : flags);
-		if (r >= 0 && !page_foreign()) {
+		/* Standard input, output, error: meant for a program that comes by exec. */
+		bool passed_on = d && onto <= STDERR_FILENO && !(flags & O_CLOEXEC);
+
+		if (passed_on && call_make(fd, op_leave, NULL) < 0)
+			r = -errno;
+		else
+			r = sys_call3(SYS_dup3, fd, onto, d && !passed_on ? O_CLOEXEC : flags);
+		if (r >= 0) {
 			if (d)
 				return enter((int)r, d, !(flags & O_CLOEXEC));
 			desc_clear((int)r);
@@ -104,15 +123,6 @@ static int set_flags(int fd, struct desc *d, long flags)
 	return 0;
 }
 
-static long enter_bypass(struct call *c, void *arg)
-{
-	(void)arg;
-	if (!c->d)
-		return 0;
-	atomic_store_relaxed(&c->d->stay, 1);
-	return c->s ? file_enter_bypass(c->s, &c->who, &c->r, BYPASS_STREAM) : 0;
-}
-
 static long set_fd_flags(int fd, long flags)
 {
 	long r;
@@ -122,7 +132,7 @@ static long set_fd_flags(int fd, long flags)
 		return 0;
 	}
 	/* Cleared on purpose: another program image will write here without us. */
-	r = call_make(fd, enter_bypass, NULL);
+	r = call_make(fd, op_leave, NULL);
 	if (r < 0)
 		return -errno;
 	desc_set_inherit(fd, true);

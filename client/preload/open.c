@@ -42,6 +42,13 @@ static bool is_rule_file(int fd, struct stat *st, char path[static SHIM_PATH_MAX
 	       handle_path(fd, path, SHIM_PATH_MAX) > 0 && config_match(path);
 }
 
+/* A number that the kernel has just given out: what the table knew of it was closed unseen. */
+static void fresh(int fd)
+{
+	if (unlikely(desc_peek(fd) != NULL) && !page_foreign())
+		desc_clear(fd);
+}
+
 /* What would be opened? An O_PATH descriptor opens nothing: no truncation, no POSIX locks lost when it
  * is closed. */
 static enum probe probe(const struct open_args *a)
@@ -135,7 +142,7 @@ static long open_rule_file(const struct open_args *a)
 
 	if (fd < 0)
 		return fd;
-	desc_clear((int)fd); /* a close that we did not see */
+	fresh((int)fd);
 	if (!is_rule_file((int)fd, &st, path)) {
 		if (!(a->flags & O_CLOEXEC))
 			(void)sys_call3(SYS_fcntl, fd, F_SETFD, 0);
@@ -167,7 +174,7 @@ static int open_any(const struct open_args *a)
 	    (!writes && !(a->flags & O_TRUNC)) || (a->flags & O_TMPFILE) == O_TMPFILE) {
 		fd = real.openat(a->dir, a->path, a->flags, a->mode);
 		if (fd >= 0 && desc_table)
-			desc_clear((int)fd);
+			fresh((int)fd);
 		return (int)fd;
 	}
 	/* Only where something would have to be undone is it worth to ask before. */
@@ -186,7 +193,7 @@ static int open_any(const struct open_args *a)
 	fd = real.openat(a->dir, a->path, a->flags, a->mode);
 	if (fd < 0)
 		return -1;
-	desc_clear((int)fd);
+	fresh((int)fd);
 	if (writes)
 		fd = errno_result(look_afterwards(a, (int)fd));
 	return (int)fd;

@@ -10,6 +10,7 @@
 #include "client/preload/fork.h"
 #include "client/preload/handle.h"
 #include "client/preload/link.h"
+#include "client/preload/log.h"
 
 #define RETRY_NS      UINT64_C(1000000000) /* a file in bypass tries to register that often */
 #define MARK_WAIT_NS  UINT64_C(2000000000) /* the daemon is between mark and entry */
@@ -131,10 +132,21 @@ int takeover(int fd, const struct stat *st, const char *path, int asked, bool in
 	atomic_store_relaxed(&d->asked, asked & (O_DIRECT | O_DSYNC | O_SYNC | O_APPEND));
 
 	r = enroll(d, fd, path, who);
-	if (r == -EBUSY || r == -EMFILE)
+	if (r == -EBUSY) {
+		shim_log('3', "the domain is held or quarantined, not opened for writing", path);
 		r = -EIO;
-	else if (r < 0)
+	} else if (r == -EMFILE) {
+		shim_log('3', "no free session slot, not opened for writing", path);
+		r = -EIO;
+	} else if (r < 0) {
 		r = bypass_with_token(d, fd);
+		if (r == -EIO)
+			shim_log('3',
+				 "its commits may lie in a pool that nobody serves, not opened",
+				 path);
+		else if (r == 0 && atomic_load_relaxed(&d->kind) == DESC_TOKEN)
+			shim_log('4', "not registered with pmemlogd, written to the disk", path);
+	}
 	if (r == 0)
 		r = desc_set(fd, d, inherit);
 	if (r < 0)
