@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Calls on a descriptor: flags, errors, positions, sizes, mappings, streams, copies. */
+#include <linux/aio_abi.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 
 #include "tests/preload/say.h"
@@ -370,6 +372,36 @@ static void copies(void)
 	say_file("plain");
 }
 
+/* In no library that this program has; the preload library brings them. */
+extern int io_submit(aio_context_t context, long n, struct iocb **requests) __attribute__((weak));
+
+static void aio(void)
+{
+	struct iocb request = { .aio_lio_opcode = IOCB_CMD_PWRITE };
+	struct iocb *list[1] = { &request };
+	struct io_event event = { 0 };
+	aio_context_t context = 0;
+	int fd = log_file(O_DSYNC);
+
+	SAY(pwrite(fd, block, 100, 0));
+	MUST(syscall(SYS_io_setup, 4, &context) == 0);
+	request.aio_fildes = (uint32_t)fd;
+	request.aio_buf = (uintptr_t)block;
+	request.aio_nbytes = 4096;
+	request.aio_offset = 50;
+	if (io_submit)
+		SAY(io_submit(context, 1, list));
+	else
+		printf("io_submit(context, 1, list) = %ld \n",
+		       syscall(SYS_io_submit, context, 1L, list));
+	MUST(syscall(SYS_io_getevents, context, 1L, 1L, &event, NULL) == 1);
+	printf("%ld\n", (long)event.res);
+	SAY(pwrite(fd, block, 10, 5000));
+	SAY(fdatasync(fd));
+	syscall(SYS_io_destroy, context);
+	say_file("log.1");
+}
+
 static void doors(void)
 {
 	static const char *const ways[] = { "log.1", "./log.1", "../" };
@@ -420,5 +452,6 @@ const struct say_case calls_cases[] = {
 	{ "direct", direct },
 	{ "copies", copies },
 	{ "doors", doors },
+	{ "aio", aio },
 	{ 0 },
 };

@@ -165,6 +165,26 @@ static void spawns(void)
 		}
 		MUST(waitpid(pid, NULL, 0) == pid);
 	}
+	/* Opened, redirected and closed by a vfork child: the parent's descriptors stay what they are. */
+	if (vfork() == 0) {
+		int other = open("plain", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+		close(fd);
+		other = open("plain", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		dup2(other, 1);
+		execve("/bin/true", (char *[]){ word, NULL }, environ);
+		_exit(1);
+	}
+	MUST(wait(NULL) > 0);
+	SAY(write(fd, "vfork", 5));
+	/* a rule's file as standard output of another program */
+	fflush(stdout);
+	if (fork() == 0) {
+		dup2(fd, 1);
+		execl("/bin/echo", "echo", "from echo", (char *)NULL);
+		_exit(1);
+	}
+	MUST(wait(NULL) > 0);
 	SAY(system("exit 3"));
 	SAY(write(fd, "after", 5));
 	SAY(fcntl(fd, F_GETFL) & O_ACCMODE);

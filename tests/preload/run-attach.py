@@ -215,6 +215,31 @@ def killed(preload, check):
     w.end()
 
 
+def storm(preload, check):
+    """Six threads on one file while the daemon comes, stops, dies and comes back."""
+    folder = fresh(preload)
+    preload.kill()
+    log = os.path.join(folder, "log.1")
+    w = Writer(preload)
+    w.must("open", 0, log, "+c")
+    w.send("storm", 0, 6, 12000)
+    for _ in range(2):
+        time.sleep(0.3)
+        preload.start()
+        time.sleep(1.5)
+        preload.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        preload.process.send_signal(signal.SIGCONT)
+        time.sleep(0.3)
+        check(in_lane(preload, log), "storm: not in the lane")
+        preload.kill()
+    preload.start()
+    result, error, longest = w.answer()
+    check(result == 6 * 12000, "storm: %d %s", result, error)
+    check(longest < 2000 * MS, "storm: a call took %d us", longest)
+    w.end()
+
+
 def quarantined(preload, check):
     """Somebody else wrote the file while nobody had it: the domain stays closed."""
     folder = fresh(preload)
@@ -265,6 +290,7 @@ CASES = {
     "stopped": stopped,
     "killed": killed,
     "names": names,
+    "storm": storm,
     "quarantined": quarantined,
 }
 

@@ -8,11 +8,14 @@
  *	pwrite SLOT BYTES OFFSET
  *	sync SLOT | close SLOT | dup SLOT SLOT
  *	load SLOT COUNT BYTES	COUNT times pwrite + fdatasync at rising offsets; time: the longest
+ *	storm SLOT THREADS COUNT	threads write COUNT blocks of 512 bytes each, side by side, sync now and
+ *				then, and read them back at the end; time: the longest call
  *	fork			the child goes on reading our stdin, the parent waits for its end
  *	unlink PATH | rename PATH PATH | truncate PATH BYTES
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +104,64 @@ static long load(int fd, long count, long bytes, long *ret_longest)
 	return count;
 }
 
+struct storm {
+	pthread_t thread;
+	int fd;
+	long number, threads, count, longest, bad;
+};
+
+static void note(struct storm *s, long from)
+{
+	long took = now_us() - from;
+
+	if (took > s->longest)
+		s->longest = took;
+}
+
+static void *storm_thread(void *arg)
+{
+	struct storm *s = arg;
+	char block[512], back[512];
+
+	for (long i = 0; i < s->count; i++) {
+		long from = now_us();
+		/* rewritten again and again, as logs are */
+		off_t at = (i % 64 * s->threads + s->number) * (off_t)sizeof(block);
+
+		memset(block, (int)('a' + i % 26), sizeof(block));
+		if (pwrite(s->fd, block, sizeof(block), at) != sizeof(block) ||
+		    (i % 8 == 0 && fdatasync(s->fd) < 0))
+			s->bad++;
+		note(s, from);
+		if (pread(s->fd, back, sizeof(back), at) != sizeof(back) ||
+		    memcmp(block, back, sizeof(back)) != 0)
+			s->bad++;
+		usleep(200);
+	}
+	return NULL;
+}
+
+static long storm(int fd, long threads, long count, long *ret_longest)
+{
+	static struct storm all[32];
+	long bad = 0;
+
+	*ret_longest = 0;
+	for (long i = 0; i < threads && i < 32; i++) {
+		all[i] =
+			(struct storm){ .fd = fd, .number = i, .threads = threads, .count = count };
+		if (pthread_create(&all[i].thread, NULL, storm_thread, &all[i]) != 0)
+			exit(3);
+	}
+	for (long i = 0; i < threads && i < 32; i++) {
+		pthread_join(all[i].thread, NULL);
+		bad += all[i].bad;
+		if (all[i].longest > *ret_longest)
+			*ret_longest = all[i].longest;
+	}
+	return bad ? -1 : threads * count;
+}
+
 static long fork_here(void)
 {
 	pid_t pid = fork();
@@ -134,6 +195,8 @@ static long obey(char *word[5], long *ret_longest)
 		return (fds[b] = dup(*fd)) < 0 ? -1 : 0;
 	if (strcmp(verb, "load") == 0)
 		return load(*fd, b, c, ret_longest);
+	if (strcmp(verb, "storm") == 0)
+		return storm(*fd, b, c, ret_longest);
 	if (strcmp(verb, "fork") == 0)
 		return fork_here();
 	if (strcmp(verb, "unlink") == 0)
