@@ -30,10 +30,12 @@ EVENTS = {
     "gate": 1,      # recovery by the gate alone; the database starts without a daemon
     "frozen": 1,    # the daemon stands still (SIGSTOP) before the cut: the lane fills up
     "again": 2,     # a second cut while the first is being recovered
+    "crash": 1,     # the database alone is killed and started again, then the cut
+    "refuse": 1,    # before recovery the database must not start on these files
     "startup": 1,   # the cut while the database starts
 }
 UNSAFE = ("nosync", "eatmydata")
-WITHOUT_DAEMON = ("plain", "early", "rotate", "resize", "startup")
+WITHOUT_DAEMON = ("plain", "early", "rotate", "resize", "crash", "startup")
 
 
 class NotAccelerated(RuntimeError):
@@ -146,6 +148,9 @@ class Campaign:
                               % ((8 << 20) if size > (8 << 20) else (12 << 20)))
         elif event == "orphan":
             self.product.kill()
+        elif event == "crash":
+            self.server.kill()
+            self.server.start()
         elif event == "frozen":
             self.product.process.send_signal(signal.SIGSTOP)
         elif event in ("restart", "revive"):
@@ -223,6 +228,8 @@ class Campaign:
             rec["wraps"], rec["full_waits"] = d["wraps"], d["full_waits"]
             rec["bypass"] = [f["path"] for f in d["files"] if f["state"] != "lane"]
         dead = [c for c, (_, child) in clients.items() if child.poll() is not None]
+        if event == "crash":
+            dead = []
         if dead or not self.server.alive():
             rec["lost"] += 1
             rec["problems"].append("before the cut: server %s, clients ended: %s" %
@@ -257,6 +264,8 @@ class Campaign:
                 self.power_cut({})
                 self.image.umount()
                 self.image.mount()
+            if event == "refuse":
+                self.must_refuse(rec)
             begin = time.monotonic()
             if event != "gate":
                 self.product.start()
@@ -284,6 +293,19 @@ class Campaign:
         rec["rows"] = f.rows
         rec["lost"] += f.lost or bool(f.wrong)
         rec["problems"] += f.wrong
+
+    def must_refuse(self, rec):
+        """No daemon, no gate, commits in the pool: the files are not opened for writing."""
+        s = mariadb.Server(self.box, self.datadir, env=self.env(), args=self.args())
+        try:
+            s.start()
+        except mariadb.StartFailed as e:
+            rec["refused"] = str(e)
+            return
+        s.kill()
+        if rec["live_at_cut"]:
+            rec["lost"] += 1
+            rec["problems"].append("MariaDB started although commits lay in the pool")
 
     def abandon(self):
         """Ends what runs and begins with fresh media in the next cycle."""
