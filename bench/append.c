@@ -142,19 +142,22 @@ static bool wanted(const char *list, const char *name)
 	return false;
 }
 
-static void measure(const struct options *o, unsigned size, unsigned threads)
+/* All candidates with all numbers of threads take turns, so that ratios between any two are fair. */
+static void measure(const struct options *o, unsigned size)
 {
-	static struct result results[16];
+	static struct result results[LIST_MAX][8];
 
 	memset(results, 0, sizeof(results));
 	for (unsigned round = 0; round < o->rounds; round++)
+		for (unsigned n = 0; n < o->n_threads; n++)
+			for (unsigned i = 0; i < targets_count; i++)
+				if (wanted(o->only, targets[i].what))
+					(void)run(&targets[i], size, o->threads[n],
+						  o->seconds / o->rounds, &results[n][i]);
+	for (unsigned n = 0; n < o->n_threads; n++)
 		for (unsigned i = 0; i < targets_count; i++)
-			if (wanted(o->only, targets[i].what))
-				(void)run(&targets[i], size, threads, o->seconds / o->rounds,
-					  &results[i]);
-	for (unsigned i = 0; i < targets_count; i++)
-		if (results[i].rounds)
-			print_one(o, targets[i].what, size, threads, &results[i]);
+			if (results[n][i].rounds)
+				print_one(o, targets[i].what, size, o->threads[n], &results[n][i]);
 }
 
 /* Numbers separated by commas, in [1, max]. */
@@ -239,8 +242,7 @@ int bench_append(int argc, char **argv)
 	ticks_calibrate();
 	r = targets_set_up(o.pool, o.disk);
 	for (unsigned i = 0; r == 0 && i < o.n_sizes; i++)
-		for (unsigned t = 0; t < o.n_threads; t++)
-			measure(&o, o.sizes[i], o.threads[t]);
+		measure(&o, o.sizes[i]);
 	if (o.json)
 		puts(r == 0 ? "\n]" : "[]");
 	targets_tear_down();
