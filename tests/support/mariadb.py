@@ -16,7 +16,7 @@ USER = "mysql"
 
 # As durable as MariaDB gets, and small, so that a restart takes a fraction of a second.
 SETTINGS = [
-    "--skip-networking", "--skip-grant-tables", "--skip-name-resolve",
+    "--skip-networking", "--skip-name-resolve",
     "--server-id=1", "--binlog-format=ROW", "--sync-binlog=1",
     "--innodb-flush-log-at-trx-commit=1",
     "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--innodb-log-buffer-size=2M",

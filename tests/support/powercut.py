@@ -71,6 +71,7 @@ class Campaign:
                 self.product.preload_env = env
             if not library:  # as after a failed upgrade: ld.so warns, the server runs without it
                 os.rename(self.product.library, self.product.library + ".away")
+        self.extra = []  # more arguments for the server
         self.server = None
         self.ledger = None
         self.cycles = []       # one dict per cycle, for the JSON report
@@ -92,7 +93,7 @@ class Campaign:
     def args(self):
         # small binlogs rotate under load; in the controls a binlog that was never synced would
         # keep the server down before a row could be missed
-        return [] if self.mode in UNSAFE else ["--max-binlog-size=1M"]
+        return self.extra + ([] if self.mode in UNSAFE else ["--max-binlog-size=1M"])
 
     def start_over(self, n):
         """Fresh file system, data directory, pool."""
