@@ -43,7 +43,8 @@ static void fill(void)
 	world_file(&w, 1, "binlog", 'b', 0);
 	world_file(&w, 2, "idle", 'c', 512);
 	world_file(&w, 3, "purged", 'd', 512);
-	w.time_ns = 0;
+	/* Long ago: what recovery itself does to the files is known as its own by rewrite_until alone. */
+	w.time_ns = now_realtime_ns() - UINT64_C(5000000000);
 	world_write(&w, 0, 0, 'x', 512);
 	world_write(&w, 3, 0, 'z', 512);
 	world_write(&w, 1, 0, '1', 700);
@@ -78,18 +79,39 @@ static void assert_end(void)
 	}
 }
 
+static bool untouched(void)
+{
+	return world_holds(w.files[0].path, 0, 'a', 4096) &&
+	       !world_holds(w.files[1].path, 0, '1', 1);
+}
+
 /* Whatever lies on the disk now: what would a start of the database find? */
 static void assert_safe(bool given_up)
 {
 	struct pool_domain d = world_domain(&w);
 
+	for (unsigned i = 0; i < 3; i++) {
+		if (world_marked(w.files[i].path))
+			assert_true(world_entries(&w) > 0);
+	}
 	if (given_up)
 		return;
+	if (!untouched() && !world_lane_empty(&w))
+		assert_int_equal(d.verdict, VERDICT_REPLAY);
 	/* an empty lane, a missing mark of a file with records: its bytes are in the file for good */
 	if (world_lane_empty(&w) || !world_marked(w.files[1].path))
 		assert_true(replayed());
 	if (d.verdict == VERDICT_NONE && world_entries(&w) == 0)
 		assert_true(world_lane_empty(&w));
+}
+
+/* The lane is another than before: then its image is kept. */
+static void assert_kept(void)
+{
+	run("cd %s; cmp -s %s/lane-000001 before && exit 0; "
+	    "for d in state/quarantine/*; do cmp -s $d/lane before && test -s $d/report.json && exit 0; "
+	    "done; exit 1",
+	    w.base, w.pool_dir);
 }
 
 static void body_recover(void *arg)
@@ -128,6 +150,8 @@ static void each_step(void (*prepare)(void), void (*body)(void *), bool with_app
 			world_cut(&w);
 		world_open(&w);
 		assert_safe(body == body_discard);
+		if (body == body_discard)
+			assert_kept();
 		if (body == body_discard) {
 			/* Half discarded is still kept down. */
 			if (world_domain(&w).verdict == VERDICT_QUARANTINED)
@@ -143,9 +167,10 @@ static void each_step(void (*prepare)(void), void (*body)(void *), bool with_app
 			assert_true(world_lane_empty(&w));
 		} else {
 			/* Without --apply also where it was given before the crash, once it had an effect. */
+			bool had_effect = world_domain(&w).verdict != VERDICT_QUARANTINED;
 			int r = world_recover(&w, plain, NULL);
 
-			if (with_apply && r == RECOVER_QUARANTINED)
+			if (with_apply && !had_effect)
 				r = world_recover(&w, apply, NULL);
 			if (r != RECOVER_CLEAN)
 				fail_msg("step %u: outcome %d: %s", n, r, world_domain(&w).reason);
@@ -164,6 +189,7 @@ static void prepare_marked(void)
 	run("sync -f %s", w.mount);
 	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_QUARANTINED);
 	assert_true(world_immutable(w.files[1].path));
+	run("cp %s/lane-000001 %s/before", w.pool_dir, w.base);
 }
 
 static void prepare_damaged(void)
@@ -171,6 +197,7 @@ static void prepare_damaged(void)
 	fill();
 	memset(w.lane.base, 0, 64);
 	memset(w.lane.base + LANE_COPY_OFFSET, 0, 64);
+	run("cp %s/lane-000001 %s/before", w.pool_dir, w.base);
 	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_QUARANTINED);
 }
 
@@ -208,6 +235,38 @@ static void test_discard_damaged_kill(void **state)
 {
 	(void)state;
 	each_step(prepare_damaged, body_discard, false, false, 5);
+}
+
+static void body_quarantine(void *arg)
+{
+	(void)arg;
+	world_open(&w);
+	steps_begin();
+	if (world_recover(&w, plain, NULL) != RECOVER_QUARANTINED)
+		_exit(1);
+}
+
+/* The second of two files is gone: what is said is this, and not that the attribute changed the first. */
+static void test_quarantine_power(void **state)
+{
+	bool died = true;
+
+	(void)state;
+	for (unsigned n = 1; died; n++) {
+		fill();
+		(void)unlink(w.files[1].path);
+		run("sync -f %s", w.mount);
+		world_close(&w);
+		died = die_at_step(n, body_quarantine, NULL);
+		world_cut(&w);
+		world_open(&w);
+		assert_int_equal(world_recover(&w, plain, NULL), RECOVER_QUARANTINED);
+		assert_non_null(strstr(world_domain(&w).reason, "binlog"));
+		assert_true(untouched());
+		assert_true(world_immutable(w.files[0].path));
+		assert_true(world_immutable(w.files[2].path));
+		assert_int_equal(recover_discard(w.pool, (uint32_t)w.index, NULL), 0);
+	}
 }
 
 /* Killed again and again, each time one step further: never away from the same end. */
@@ -249,10 +308,15 @@ static void test_foreign_after_crash(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_kill),	       T(test_power),
-		T(test_apply_kill),    T(test_apply_power),
-		T(test_discard_power), T(test_discard_damaged_kill),
-		T(test_many_crashes),  T(test_foreign_after_crash),
+		T(test_kill),
+		T(test_power),
+		T(test_apply_kill),
+		T(test_apply_power),
+		T(test_discard_power),
+		T(test_discard_damaged_kill),
+		T(test_quarantine_power),
+		T(test_many_crashes),
+		T(test_foreign_after_crash),
 	};
 
 	if (argc != 2)

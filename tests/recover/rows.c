@@ -273,6 +273,18 @@ static void test_stale(void **state)
 	/* one fails: the other file is not replayed either (G3) */
 }
 
+/* Deleted by others while a backup still holds it open: the handle leads to a file without a name. */
+static void test_stale_held_open(void **state)
+{
+	int fd = open(w.files[0].path, O_RDONLY | O_CLOEXEC);
+
+	(void)state;
+	world_write(&w, 0, 0, 'x', 512);
+	assert_int_equal(unlink(w.files[0].path), 0);
+	assert_quarantined("stale");
+	(void)close(fd);
+}
+
 static void test_one_fails_all_stay(void **state)
 {
 	(void)state;
@@ -765,6 +777,7 @@ int main(int argc, char **argv)
 		T(test_stale_unlinked_flag),
 		T(test_unlink_but_there),
 		T(test_stale),
+		T(test_stale_held_open),
 		T(test_one_fails_all_stay),
 		T(test_mark_missing),
 		T(test_mark_lane),
