@@ -147,13 +147,9 @@ void beat_set(struct domain *d, bool on)
 
 int beat_start(struct domain_set *set)
 {
-	pthread_condattr_t a;
 	int r;
 
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(&set->beat_cond, &a);
-	pthread_condattr_destroy(&a);
+	cond_init(&set->beat_cond);
 	r = pthread_create(&set->beat_thread, NULL, beat_thread, set);
 	if (r == 0)
 		set->beat_started = true;

@@ -69,7 +69,7 @@ struct domain {
 	uint32_t uid;
 	char name[CTL_DOMAIN_MAX];
 	pthread_t thread;
-	bool started;
+	bool exited; /* the worker is done; under set->lock */
 
 	pthread_mutex_t lock;
 	struct domain_request *queue, **queue_end;
@@ -84,7 +84,6 @@ struct domain {
 	uint64_t live_since; /* CLOCK_MONOTONIC of the oldest live record, about; 0: none */
 	struct domain_file *file[CTL_FILES];
 	uint32_t files_end; /* one above the highest used index */
-	bool exited;	    /* the worker is done */
 
 	pthread_mutex_t map_lock;
 	bool attached; /* s is mapped */
@@ -123,6 +122,7 @@ struct domain_set {
 	struct domain *first, **end;
 	unsigned count;
 	bool stopping;
+	pthread_cond_t exited; /* with lock: a worker is done */
 
 	pthread_mutex_t pool_lock; /* lane creation */
 
@@ -153,6 +153,8 @@ void domain_fault(struct domain *d, const char *why);
 
 /* ---- set.c ------------------------------------------------------------------------------------ */
 
+/* A condition whose time-outs are CLOCK_MONOTONIC. */
+void cond_init(pthread_cond_t *c);
 int domain_filter_each(struct domain_set *set, const char *filter,
 		       void (*each)(void *arg, struct domain *d), void *arg);
 

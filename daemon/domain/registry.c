@@ -165,6 +165,8 @@ static int entry_fill(const struct domain *d, const struct domain_file *df, cons
 	f->dev_major = major(st->st_dev);
 	f->dev_minor = minor(st->st_dev);
 	f->ino = st->st_ino;
+	if (atomic_load_relaxed(&d->s.ctl.hot->files_end) <= df->index)
+		atomic_store_relaxed(&d->s.ctl.hot->files_end, df->index + 1);
 	/* Release pairs with the sessions' look: whoever sees the id sees the entry. */
 	atomic_store_release(&f->id, df->id);
 	return 0;

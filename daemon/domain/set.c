@@ -45,6 +45,16 @@ static int boot_id_read(uint8_t ret[16])
 	return n == 32 ? 0 : -EIO;
 }
 
+void cond_init(pthread_cond_t *c)
+{
+	pthread_condattr_t a;
+
+	(void)pthread_condattr_init(&a);
+	(void)pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(c, &a);
+	(void)pthread_condattr_destroy(&a);
+}
+
 static int open_folder(const char *run_dir, const char *name, int *ret)
 {
 	cleanup_close int fd = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -166,6 +176,7 @@ int domain_set_new(struct domain_set **ret, struct pool *p, const struct config 
 	set->end = &set->first;
 	set->control_fd = set->bypass_fd = -1;
 	(void)pthread_mutex_init(&set->lock, NULL);
+	cond_init(&set->exited);
 	(void)pthread_mutex_init(&set->pool_lock, NULL);
 	(void)pthread_mutex_init(&set->beat_lock, NULL);
 	r = boot_id_read(set->boot_id);
@@ -364,7 +375,16 @@ struct domain_set *domain_set_stop(struct domain_set *set, uint64_t timeout_ns)
 		domain_wake(d);
 	}
 	for (d = set->first; d; d = d->next) {
-		if (pthread_clockjoin_np(d->thread, NULL, CLOCK_MONOTONIC, &t) != 0) {
+		bool exited;
+
+		pthread_mutex_lock(&set->lock);
+		while (!d->exited && now_monotonic_ns() < until)
+			(void)pthread_cond_timedwait(&set->exited, &set->lock, &t);
+		exited = d->exited;
+		pthread_mutex_unlock(&set->lock);
+		if (exited) {
+			(void)pthread_join(d->thread, NULL);
+		} else {
 			log_msg(LOG_WARNING, d->name,
 				"does not stop in time: its records are safe in the pool");
 			all = false;
@@ -380,6 +400,7 @@ struct domain_set *domain_set_stop(struct domain_set *set, uint64_t timeout_ns)
 	}
 	set_close(set);
 	(void)pthread_cond_destroy(&set->beat_cond);
+	(void)pthread_cond_destroy(&set->exited);
 	(void)pthread_mutex_destroy(&set->beat_lock);
 	(void)pthread_mutex_destroy(&set->pool_lock);
 	(void)pthread_mutex_destroy(&set->lock);

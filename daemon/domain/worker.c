@@ -306,8 +306,9 @@ void *domain_worker(void *arg)
 	do_work(d);
 	finish(d);
 
-	pthread_mutex_lock(&d->lock);
+	pthread_mutex_lock(&d->set->lock);
 	d->exited = true;
-	pthread_mutex_unlock(&d->lock);
+	pthread_cond_signal(&d->set->exited);
+	pthread_mutex_unlock(&d->set->lock);
 	return NULL;
 }
