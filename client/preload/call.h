@@ -10,7 +10,7 @@
 
 /* One call under way. */
 struct call {
-	struct mark mark;
+	struct call_mark mark;
 	struct desc *d;
 	struct session *s; /* NULL: not registered, make the real call */
 	struct caller who;

@@ -189,7 +189,7 @@ static int run(struct name_call *a, bool *ret_pass)
 {
 	struct named from, to;
 	struct caller who;
-	struct mark mark;
+	struct call_mark mark;
 	long r = AGAIN;
 
 	*ret_pass = false;

@@ -14,7 +14,7 @@
 static void attach_for(int dir, const char *path)
 {
 	struct caller who;
-	struct mark mark;
+	struct call_mark mark;
 	long fd;
 	bool marked;
 
@@ -24,7 +24,7 @@ static void attach_for(int dir, const char *path)
 	fd = sys_call4(SYS_openat, dir, path, O_PATH | O_CLOEXEC, 0);
 	if (fd < 0)
 		return;
-	marked = mark_present_at((int)fd);
+	marked = mark_look((int)fd) != MARK_ABSENT;
 	(void)sys_call1(SYS_close, fd);
 	if (!marked || mark_enter(&mark, &who) < 0)
 		return;
@@ -111,7 +111,7 @@ long named_make(struct named *n, enum named_how how, file_call *call, void *arg)
 {
 	struct session *s = attach_session_at(n->session);
 	struct caller who;
-	struct mark mark;
+	struct call_mark mark;
 	long r = mark_enter(&mark, &who);
 
 	if (r < 0)

@@ -35,11 +35,15 @@ static long raw_open(const struct open_args *a, int flags)
 	return sys_call4(SYS_openat, a->dir, a->path, flags, a->mode);
 }
 
-/* Is this descriptor a file of a rule? Fills *st and path. */
+/* Is this descriptor a file of a rule? Or one that is marked as ours under another name (renamed, hard
+ * link, bind mount): records of it may live. Fills *st and path. */
 static bool is_rule_file(int fd, struct stat *st, char path[static SHIM_PATH_MAX])
 {
-	return sys_call2(SYS_fstat, fd, st) == 0 && S_ISREG(st->st_mode) &&
-	       handle_path(fd, path, SHIM_PATH_MAX) > 0 && config_match(path);
+	if (sys_call2(SYS_fstat, fd, st) < 0 || !S_ISREG(st->st_mode))
+		return false;
+	if (handle_path(fd, path, SHIM_PATH_MAX) < 0)
+		path[0] = '\0';
+	return (path[0] && config_match(path)) || mark_look(fd) == MARK_THERE;
 }
 
 /* A number that the kernel has just given out: what the table knew of it was closed unseen. */
@@ -112,7 +116,7 @@ static long give_flags_back(const struct open_args *a, int fd)
 static long take(const struct open_args *a, int fd, const struct stat *st, const char *path)
 {
 	struct caller who;
-	struct mark mark;
+	struct call_mark mark;
 	int r = mark_enter(&mark, &who);
 
 	if (r == 0) {

@@ -19,7 +19,7 @@ struct page *page;
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
 	uint64_t key; /* of the process that the rest was written in */
 	uint32_t tid;
-	struct mark *mark; /* innermost call of ours, or NULL */
+	struct call_mark *mark; /* innermost call of ours, or NULL */
 } self;
 
 int page_init(void)
@@ -63,7 +63,7 @@ bool page_foreign(void)
 }
 
 /* True if the call that made the mark is still under way below us on the stack. */
-static bool mark_lives(const struct mark *outer, const struct mark *inner)
+static bool mark_lives(const struct call_mark *outer, const struct call_mark *inner)
 {
 	stack_t ss = { .ss_flags = 0 };
 
@@ -77,7 +77,7 @@ static bool mark_lives(const struct mark *outer, const struct mark *inner)
 	return outer->canary == ((uint64_t)(uintptr_t)outer ^ self.key);
 }
 
-int mark_enter(struct mark *m, struct caller *who)
+int mark_enter(struct call_mark *m, struct caller *who)
 {
 	uint64_t key;
 
@@ -104,7 +104,7 @@ int mark_enter(struct mark *m, struct caller *who)
 	return 0;
 }
 
-void mark_leave(struct mark *m)
+void mark_leave(struct call_mark *m)
 {
 	__asm__ volatile("" ::: "memory");
 	self.mark = NULL;

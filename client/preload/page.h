@@ -42,12 +42,12 @@ bool page_foreign(void);
  * mark_leave. Returns 0, or -EDEADLK: a signal handler came from inside another such call of this
  * thread. A mark left by a longjmp is noticed and gives who->stale_self.
  */
-struct mark {
+struct call_mark {
 	uint64_t
 		canary; /* address of this mark ^ key: a frame that was left is soon written over */
 };
-int mark_enter(struct mark *m, struct caller *who);
-void mark_leave(struct mark *m);
+int mark_enter(struct call_mark *m, struct caller *who);
+void mark_leave(struct call_mark *m);
 
 /* The attach lock: one thread of the process at a time. wait false: -EAGAIN if it is taken. */
 int page_lock(const struct caller *who, bool wait);

@@ -90,7 +90,7 @@ static bool entry_appears(struct desc *d, int fd)
 		if (adopt(d, (uint32_t)session, fd))
 			return true;
 		(void)sys_call2(SYS_nanosleep, &pause, NULL);
-	} while (mark_present(fd) && now_monotonic_ns() < until);
+	} while (mark_look(fd) != MARK_ABSENT && now_monotonic_ns() < until);
 	return adopt(d, (uint32_t)session, fd);
 }
 
@@ -107,8 +107,8 @@ static int bypass_with_token(struct desc *d, int fd)
 	atomic_store_relaxed(&d->token, token < 0 ? -1 : token);
 	d->page_key = page->key;
 	d->forks = fork_count();
-	if (mark_present(fd)) {
-		if (!entry_appears(d, fd) && mark_present(fd))
+	if (mark_look(fd) != MARK_ABSENT) {
+		if (!entry_appears(d, fd) && mark_look(fd) != MARK_ABSENT)
 			return -EIO;
 		if (atomic_load_relaxed(&d->kind) == DESC_ENTRY) {
 			takeover_token_unused(d);
@@ -174,11 +174,31 @@ static bool retry_due(void)
 	return now >= next && atomic_cas_seq(&page->next_retry_ns, &next, now + RETRY_NS);
 }
 
-void takeover_retry(struct call *c)
+/* Under the attach lock. The token comes first, where there was none so far: while calls under way write
+ * without a lock, the daemon must not think the file's sessions alone with it. */
+static void retry_locked(struct call *c)
 {
 	struct desc *d = c->d;
 	char path[SHIM_PATH_MAX];
 	int r;
+
+	if (atomic_load_relaxed(&d->token) < 0) {
+		r = token_take(d->dev, d->ino);
+		if (r < 0)
+			return;
+		atomic_store_seq(&d->token, r);
+	}
+	if (handle_path(c->r.fd, path, sizeof(path)) < 0)
+		path[0] = '\0';
+	r = enroll_locked(d, c->r.fd, path);
+	/* The answer will not be another one tomorrow. */
+	if (r == -EOPNOTSUPP || r == -EINVAL)
+		atomic_store_relaxed(&d->stay, 1);
+}
+
+void takeover_retry(struct call *c)
+{
+	struct desc *d = c->d;
 
 	if (atomic_load_relaxed(&d->stay) || !retry_due())
 		return;
@@ -187,19 +207,8 @@ void takeover_retry(struct call *c)
 		return;
 	if (page_lock(&c->who, false) < 0)
 		return;
-	if (atomic_load_seq(&d->kind) == DESC_TOKEN) {
-		if (handle_path(c->r.fd, path, sizeof(path)) < 0)
-			path[0] = '\0';
-		r = enroll_locked(d, c->r.fd, path);
-		/* The answer will not be another one tomorrow. */
-		if (r == -EOPNOTSUPP || r == -EINVAL)
-			atomic_store_relaxed(&d->stay, 1);
-		if (atomic_load_seq(&d->kind) == DESC_TOKEN && atomic_load_relaxed(&d->token) < 0) {
-			int token = token_take(d->dev, d->ino);
-
-			atomic_store_relaxed(&d->token, token < 0 ? -1 : token);
-		}
-	}
+	if (atomic_load_seq(&d->kind) == DESC_TOKEN)
+		retry_locked(c);
 	page_unlock();
 	takeover_token_unused(d);
 }

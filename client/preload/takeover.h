@@ -26,7 +26,11 @@ void takeover_token_unused(struct desc *d);
 /* token.c: a shared lock on the file's token. The descriptor (hidden), or a negative errno. */
 int token_take(uint64_t dev, uint64_t ino);
 
-/* True if the file carries an owner mark, or may: an error that hides it counts. */
-bool mark_present(int fd);
-/* The same for an O_PATH descriptor. */
-bool mark_present_at(int fd);
+enum mark_look {
+	MARK_ABSENT = 0, /* or a copy's: with another file's handle in it */
+	MARK_THERE = 1,
+	MARK_UNSURE = 2, /* an error hides it, or it is damaged */
+};
+
+/* Does the file carry an owner mark? fd may be an O_PATH descriptor. */
+enum mark_look mark_look(int fd);

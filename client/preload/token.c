@@ -10,15 +10,14 @@
 #include <sys/file.h>
 #include <sys/sysmacros.h>
 
+#include "abi/mark.h"
 #include "base/sys.h"
 #include "client/preload/config.h"
 #include "client/preload/handle.h"
 #include "client/preload/takeover.h"
 
-#define MARK	   "user.pmemlogd.owner"
-#define MARK_BYTES 512
-#define TRIES	   100	   /* the daemon holds a token for the moment of its look only */
-#define TRY_NS	   2000000 /* 2 ms */
+#define TRIES  100     /* the daemon holds a token for the moment of its look only */
+#define TRY_NS 2000000 /* 2 ms */
 
 /* Appends a decimal number. snprintf takes locks in some libraries and is no async-signal-safe call. */
 static char *put_number(char *p, uint64_t n)
@@ -90,21 +89,22 @@ int token_take(uint64_t dev, uint64_t ino)
 	return desc_hide((int)fd);
 }
 
-static bool present(long n)
+enum mark_look mark_look(int fd)
 {
-	return n != -ENODATA && n != -EOPNOTSUPP;
-}
+	struct handle h;
+	struct mark m;
+	char link[32];
+	long n = sys_call4(SYS_fgetxattr, fd, MARK_NAME, &m, sizeof(m));
 
-bool mark_present(int fd)
-{
-	char value[MARK_BYTES];
-
-	return present(sys_call4(SYS_fgetxattr, fd, MARK, value, sizeof(value)));
-}
-
-bool mark_present_at(int fd)
-{
-	char value[MARK_BYTES], link[32];
-
-	return present(sys_call4(SYS_getxattr, handle_link(fd, link), MARK, value, sizeof(value)));
+	if (n == -EBADF) /* O_PATH */
+		n = sys_call4(SYS_getxattr, handle_link(fd, link), MARK_NAME, &m, sizeof(m));
+	if (n == -ENODATA || n == -EOPNOTSUPP)
+		return MARK_ABSENT;
+	if (n != sizeof(m) || memcmp(m.magic, MARK_MAGIC, sizeof(m.magic)) != 0 ||
+	    handle_of(fd, "", AT_EMPTY_PATH, &h) < 0)
+		return MARK_UNSURE;
+	return m.handle_type == h.type && m.handle_bytes == h.length &&
+			       memcmp(m.handle, h.bytes, h.length) == 0
+		       ? MARK_THERE
+		       : MARK_ABSENT;
 }

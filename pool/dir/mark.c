@@ -1,28 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <errno.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/xattr.h>
 
+#include "abi/mark.h"
 #include "pool/crc.h"
 #include "pool/dir/identity.h"
-
-#define MARK_NAME  "user.pmemlogd.owner"
-#define MARK_MAGIC "PMOWNER1"
-
-/* Value of the xattr. Little-endian. Anything else under that name counts as foreign. */
-struct mark {
-	uint8_t magic[8];
-	uint32_t crc; /* CRC32C of the value with this field zero */
-	uint32_t lane;
-	uint8_t pool_uuid[16];
-	uint8_t machine_id[16];
-	int64_t btime_ns;
-	uint32_t handle_type;
-	uint32_t handle_bytes;
-	uint8_t handle[CTL_HANDLE_MAX]; /* zero behind handle_bytes */
-};
-static_assert(sizeof(struct mark) == 128, "mark");
 
 static uint32_t mark_crc(const struct mark *m)
 {

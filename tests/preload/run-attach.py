@@ -261,6 +261,36 @@ def quarantined(preload, check):
     w.end()
 
 
+def by_other_names(preload, check):
+    """A registered file renamed, linked, or a copy of it with its mark: who is it?"""
+    folder = fresh(preload)
+    log, moved, hard = (os.path.join(folder, n) for n in ("log.1", "moved", "hard"))
+    w = Writer(preload)
+    w.must("open", 0, log, "+c")
+    w.must("pwrite", 0, 100, 0)
+    os.link(log, hard)
+    w.must("open", 1, hard, "w")
+    w.must("pwrite", 1, 100, 100)
+    w.must("rename", log, moved)
+    w.must("open", 2, moved, "+")
+    w.must("pwrite", 2, 100, 200)
+    d = preload.status().domain("preload")
+    check(len(d["files"]) == 1 and d["files"][0]["records"] >= 3, "other names: %s", d["files"])
+    # a copy with the mark is a file of its own: open to everybody, also when no daemon is there
+    copy, log2 = os.path.join(folder, "copy"), os.path.join(folder, "log.2")
+    for path in (copy, log2):
+        with open(path, "wb"):
+            pass
+        os.setxattr(path, "user.pmemlogd.owner", os.getxattr(moved, "user.pmemlogd.owner"))
+    preload.kill()
+    w.kill()
+    w = Writer(preload)
+    check(w("open", 0, moved, "+")[1] == "EIO", "other names: marked file opened by another name")
+    check(w("open", 0, copy, "+")[0] == 0, "other names: a copy of no rule refused")
+    check(w("open", 0, log2, "+")[0] == 0, "other names: a copy refused")
+    w.end()
+
+
 def names(preload, check):
     """A file that is renamed, truncated and removed by name: the status follows."""
     folder = fresh(preload)
@@ -290,6 +320,7 @@ CASES = {
     "stopped": stopped,
     "killed": killed,
     "names": names,
+    "other-names": by_other_names,
     "storm": storm,
     "quarantined": quarantined,
 }
