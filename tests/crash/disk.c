@@ -138,6 +138,18 @@ static uint64_t gather(uint8_t *to, const struct iovec *iov, int iovcnt)
 	return n;
 }
 
+static uint64_t append_at(struct disk_file *f)
+{
+	uint8_t bytes[DISK_FOREIGN];
+
+	if (disk.foreign_next) {
+		disk.foreign_next = false;
+		memset(bytes, DISK_FOREIGN_BYTE, sizeof(bytes));
+		put(f, f->size, bytes, sizeof(bytes));
+	}
+	return f->size;
+}
+
 static ssize_t sim_pwritev(int fd, const struct iovec *iov, int iovcnt, int64_t offset,
 			   int rwf_flags)
 {
@@ -152,7 +164,7 @@ static ssize_t sim_pwritev(int fd, const struct iovec *iov, int iovcnt, int64_t 
 	disk.step();
 	at = (uint64_t)(current ? disk.fds[fd].position : offset);
 	if (disk.fds[fd].append)
-		at = f->size;
+		at = append_at(f);
 	if (n > DISK_BYTES || at + n > DISK_BYTES)
 		return -EFBIG;
 	if (disk.short_next && n > 1) {

@@ -17,8 +17,11 @@
 #define DISK_SECTOR  512u
 #define DISK_SECTORS (DISK_BYTES / DISK_SECTOR)
 #define DISK_FDS     64
-#define DISK_MAJOR   7u
-#define DISK_MINOR   1u
+/* What a foreign appender writes. */
+#define DISK_FOREIGN	  37u
+#define DISK_FOREIGN_BYTE 0xf0
+#define DISK_MAJOR	  7u
+#define DISK_MINOR	  1u
 
 struct disk_file {
 	uint8_t cache[DISK_BYTES]; /* what readers see */
@@ -47,6 +50,7 @@ struct disk {
 	struct disk_fd fds[DISK_FDS];
 	uint64_t version;   /* raised at each change */
 	bool short_next;    /* the next write of more than one byte is cut short */
+	bool foreign_next;  /* somebody else appends before the next append */
 	void (*step)(void); /* called before, in the middle of and after each call */
 };
 

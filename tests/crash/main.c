@@ -90,7 +90,7 @@ static bool enough(const struct options *o, uint64_t begin)
 	       (o->seconds && clock_real_ns() - begin > o->seconds * UINT64_C(1000000000));
 }
 
-/* In turn: an enumerated run, a random one. */
+/* In turn: an enumerated run, a random one, a scripted one. */
 static void campaign(const struct options *o)
 {
 	uint64_t all = sequence_enumerated();
@@ -102,8 +102,9 @@ static void campaign(const struct options *o)
 		if (i < all)
 			run((i + o->offset) * STRIDE % all, o, &reports);
 		run(all + o->offset + i, o, &reports);
+		run(sequence_scripted(o->offset + i), o, &reports);
 	}
-	printf("%" PRIu64 " random runs and as many of %" PRIu64 " enumerated ones, %.1f s\n", i,
+	printf("3 x %" PRIu64 " runs: enumerated (of %" PRIu64 "), random, scripted; %.1f s\n", i,
 	       all, (double)(clock_real_ns() - begin) / 1e9);
 }
 

@@ -12,6 +12,7 @@
 #include "tests/crash/clock.h"
 
 #define KILL_STEPS  40u	   /* an ordinary call has fewer */
+#define KILL_SHORT  14u	   /* steps of a short one */
 #define SMALL	    600u   /* bytes of most writes */
 #define GROW_MAX    12000u /* files stay below, so that big writes fit */
 #define FILL_WRITES 24u
@@ -36,8 +37,11 @@ static void make_room(void)
 
 static void arm(struct ops *o)
 {
+	/* Most calls are short. */
 	if (o->kill_next)
-		world.kill_at = world.steps + 1 + rng_below(&o->rng, KILL_STEPS);
+		world.kill_at =
+			world.steps + 1 +
+			rng_below(&o->rng, rng_one_in(&o->rng, 4) ? KILL_STEPS : KILL_SHORT);
 	if (o->beside_next)
 		world.destage_at = world.steps + 1 + rng_below(&o->rng, KILL_STEPS);
 	o->kill_next = o->beside_next = false;
@@ -70,8 +74,10 @@ static void was_killed(struct ops *o, struct process *p, bool fenced)
 static void settle(struct ops *o)
 {
 	struct process *p;
+	const struct disk_file *d;
 	struct file_ref *r;
 	int file = o->unsettled - 1;
+	bool interrupted;
 	int rc;
 
 	if (!o->unsettled)
@@ -79,6 +85,7 @@ static void settle(struct ops *o)
 	o->unsettled = 0;
 	p = process_now(o);
 	r = &p->ref[file][OPEN_DSYNC];
+	interrupted = r->f->op != 0;
 	rc = file_lock(&p->s, &p->who, r);
 	if (rc < 0) {
 		if (rc != -EIO || !world.bad_sync)
@@ -89,7 +96,10 @@ static void settle(struct ops *o)
 	file_unlock(&p->s, r);
 	if (r->f->op)
 		check_fail("op stands after the lock was taken", file);
-	model_settle(file);
+	/* Without op it had not begun, or was all done: then the disk says so. */
+	d = &disk.files[file];
+	if (interrupted || (d->safe_size == d->size && !d->truncated))
+		model_settle(file);
 }
 
 static void fill_random(struct ops *o, uint8_t *data, uint64_t n)
@@ -112,6 +122,17 @@ static void judge_result(struct ops *o, long n)
 		check_fail("a call failed", o->file);
 }
 
+/* Somebody else appends as soon as our write has looked at the size. Returns where ours will go. */
+static uint64_t foreign_first(struct ops *o, uint64_t at)
+{
+	uint8_t bytes[DISK_FOREIGN];
+
+	memset(bytes, DISK_FOREIGN_BYTE, sizeof(bytes));
+	model_begin_write(o->file, at, bytes, sizeof(bytes), UINT64_MAX);
+	model_done_unsynced(sizeof(bytes));
+	return at + sizeof(bytes);
+}
+
 /* offset: bytes, or -1 for the description's position. */
 static void do_write(struct ops *o, enum open_kind kind, int64_t offset, uint64_t n)
 {
@@ -127,8 +148,10 @@ static void do_write(struct ops *o, enum open_kind kind, int64_t offset, uint64_
 		at = d->size;
 	else
 		at = offset < 0 ? (uint64_t)disk.fds[r->fd].position : (uint64_t)offset;
-	if (at + n > DISK_BYTES)
+	if (at + n + DISK_FOREIGN > DISK_BYTES)
 		return;
+	if (kind == OPEN_APPEND && disk.foreign_next)
+		at = foreign_first(o, at);
 	fill_random(o, data, n);
 	iov[0] = (struct iovec){ data, n / 3 };
 	iov[1] = (struct iovec){ data + n / 3, n - n / 3 };
@@ -450,6 +473,9 @@ void ops_run(struct ops *o, enum op op)
 		break;
 	case OP_SHORT:
 		disk.short_next = true;
+		break;
+	case OP_FOREIGN:
+		disk.foreign_next = true;
 		break;
 	case OP_BAD_SYNC:
 		op_bad_sync(o);

@@ -30,6 +30,7 @@
 	X(KILL, 5)       \
 	X(BESIDE, 4)     \
 	X(SHORT, 1)      \
+	X(FOREIGN, 1)    \
 	X(BAD_SYNC, 2)   \
 	X(WRITE_BACK, 4) \
 	X(EVICT, 2)      \
