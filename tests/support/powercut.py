@@ -296,12 +296,18 @@ class Campaign:
         rec["problems"] += f.wrong
 
     def must_refuse(self, rec):
-        """No daemon, no gate, commits in the pool: the files are not opened for writing."""
+        """No daemon, no gate, commits in the pool: the files are not opened for writing, and none
+        of them goes (MariaDB removes a binlog that was being made before it opens anything)."""
+        before = set(os.listdir(self.datadir))
         s = mariadb.Server(self.box, self.datadir, env=self.env(), args=self.args())
         try:
             s.start()
         except mariadb.StartFailed as e:
             rec["refused"] = str(e)
+            gone = sorted(n for n in before - set(os.listdir(self.datadir))
+                          if LOGS[0].search("/" + n) or LOGS[1].search("/" + n))
+            if gone:
+                rec["problems"].append("the refused start removed " + ", ".join(gone))
             return
         s.kill()
         if rec["live_at_cut"]:

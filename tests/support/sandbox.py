@@ -178,6 +178,9 @@ class Sandbox:
             except (OSError, ChildProcessError):
                 pass
         self.children = []
+        if self.keep:  # what lies in memory would go with the mounts
+            for m in self.mounts:
+                subprocess.run(["cp", "-a", m, m + ".kept"], stderr=subprocess.DEVNULL)
         for m in reversed(self.mounts):
             for _ in range(50):
                 if subprocess.run(["umount", m], stderr=subprocess.DEVNULL).returncode == 0:
