@@ -60,7 +60,12 @@ static void test_stamp(void **state)
 	uint64_t id;
 
 	(void)state;
+	/* what was written before is durable from now on */
+	assert_int_equal(write(fd, "before", 6), 6);
+	steps_synced_directory = 0;
 	assert_int_equal(stamp(fd, &f, &index, &own, &e), 0);
+	assert_int_equal(stat(w.mount, &a), 0);
+	assert_int_equal(steps_synced_directory, a.st_ino);
 	id = f.id;
 	assert_true(id > 0);
 	assert_string_equal(f.path, path);
@@ -82,6 +87,7 @@ static void test_stamp(void **state)
 	(void)close(own);
 	world_cut(&w);
 	assert_true(world_marked(path));
+	assert_true(world_holds(path, 0, 'b', 1));
 	assert_int_equal(identity_open(&f, O_RDWR, &own), IDENTITY_OK);
 	assert_int_equal(register_release(w.pool, own, index), 0);
 	(void)close(own);

@@ -196,6 +196,30 @@ static void test_bind_and_hidden(void **state)
 	run("umount '%s/a b'", w.base);
 }
 
+/* Both can be reached: the writable one is taken. */
+static void test_bind_read_only(void **state)
+{
+	(void)state;
+	world_write(&w, 0, 0, 'x', 512);
+	run("mkdir %s/bind && mount --bind %s %s/bind && mount -o remount,bind,ro %s", w.base,
+	    w.mount, w.base, w.mount);
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_CLEAN);
+	assert_true(world_holds(w.files[0].path, 0, 'x', 512));
+	run("umount %s/bind && mount -o remount,bind,rw %s", w.base, w.mount);
+}
+
+/* The path of the mount below leads to the one on top: they are not two. */
+static void test_stacked(void **state)
+{
+	(void)state;
+	world_write(&w, 0, 0, 'x', 512);
+	world_umount(&w);
+	run("mount -t tmpfs below %s", w.mount);
+	world_mount(&w);
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_CLEAN);
+	assert_true(world_holds(w.files[0].path, 0, 'x', 512));
+}
+
 static void test_hidden_only(void **state)
 {
 	(void)state;
@@ -771,6 +795,8 @@ int main(int argc, char **argv)
 		T(test_not_mounted),
 		T(test_mounted_twice),
 		T(test_bind_and_hidden),
+		T(test_bind_read_only),
+		T(test_stacked),
 		T(test_hidden_only),
 		T(test_read_only),
 		T(test_stale_unlinked),

@@ -92,11 +92,14 @@ unsigned world_descriptors(void);
 /* system() of a formatted command; fails the test unless it succeeds. */
 void run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* steps.c: a child that is killed before its n-th step (drain of the pool, or a call on a file). */
+/* steps.c: a child that is killed before its n-th step (a copy into the pool, or a call on a file). */
 
 /* Runs body in a child and kills it before step n (1...). Returns true if it got there, false if body ended
  * first. Fails the test when the child fails otherwise. */
 bool die_at_step(unsigned n, void (*body)(void *), void *arg);
+/* Inode of the directory that fsync was called on last. */
+extern uint64_t steps_synced_directory;
+
 /* Inside body: from here on steps count (after the pool was opened). */
 void steps_begin(void);
 
