@@ -126,12 +126,21 @@ struct ctl_cell control_head(const struct control *c)
 	return cell;
 }
 
+uint32_t control_files_end(const struct control *c)
+{
+	uint32_t end = atomic_load_relaxed(&c->hot->files_end);
+
+	return end == 0 || end > CTL_FILES ? CTL_FILES : end;
+}
+
 int control_find(const struct control *c, uint32_t handle_type, const void *handle,
 		 uint32_t handle_bytes)
 {
+	uint32_t end = control_files_end(c);
+
 	if (handle_bytes > CTL_HANDLE_MAX)
 		return -1;
-	for (unsigned i = 0; i < CTL_FILES; i++) {
+	for (uint32_t i = 0; i < end; i++) {
 		const struct ctl_file *f = &c->files[i];
 
 		/* Acquire: pairs with the daemon's store of id, the last of a registration. */

@@ -40,6 +40,10 @@ void control_unmap(struct control *c, bool close_fd);
  * visible. Bounded (1000 tries, then the last copy: only a hostile peer gets there). */
 struct ctl_cell control_head(const struct control *c);
 
+/* One above the highest entry that may be in use, at most CTL_FILES. Relaxed: set before an entry's id
+ * (release), so whoever knows of an entry sees it; others find it at the next look. */
+uint32_t control_files_end(const struct control *c);
+
 /* Entry of a file by kernel handle (type and bytes), or -1. Scans; for open, not for writes. */
 int control_find(const struct control *c, uint32_t handle_type, const void *handle,
 		 uint32_t handle_bytes);

@@ -107,9 +107,10 @@ void space_recount_notes(const struct control *c, const struct holder *me)
 
 static uint32_t count_live_files(const struct session *s)
 {
+	uint32_t end = control_files_end(&s->ctl);
 	uint32_t live = 0;
 
-	for (uint32_t i = 0; i < CTL_FILES; i++) {
+	for (uint32_t i = 0; i < end; i++) {
 		const struct ctl_file *f = &s->ctl.files[i];
 
 		/* Acquire: pairs with the daemon's store of id. */

@@ -107,7 +107,8 @@ struct ctl_hot {
 	uint32_t trim_seq;   /* futex of writers that wait for room; raised after each trim */
 	uint32_t daemon_seq; /* raised by the daemon at each start that serves this lane */
 	uint64_t daemon_ns;  /* CLOCK_MONOTONIC of the destager's last step (progress) */
-	uint8_t reserved2[24];
+	uint32_t files_end;  /* no used entry at or above it, only raised; 0: not told */
+	uint8_t reserved2[20];
 
 	/* Line 3: sleep and wake of the destager, seq_cst on both sides. */
 	uint32_t asleep; /* futex: 0 awake, 1 sleeps till the first record, 2 sleeps with a time-out
