@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A plain POSIX program that writes, and a checker of what it wrote.
+ *
+ *	stamp run DIR SHARED SEED FIRST THREADS FILES PLAN SYNC [COUNT]
+ *	stamp check DIR SHARED
+ *
+ * Thread t (FIRST and up) has 64 KiB of its own in each of DIR/log.0, log.1, ... Which units of 64
+ * bytes its n-th write covers follows from (SEED, t, n); each unit says who wrote it, where and as
+ * which write. How far each thread came is noted in SHARED, a file on another file system: `issued`
+ * before the call, `acked` after the sync has returned.
+ *
+ * PLAN: mixed, overlap (a block, then its first and last 512 bytes, again and again), wide (64 B to
+ * 64 KiB). SYNC: fdatasync (after each write), dsync (O_DSYNC).
+ *
+ * check: the files must be what the first k writes of each thread leave, in order, with k = acked;
+ * units of the one write after that may be there, too. Anything else is older than an
+ * acknowledgement, comes from elsewhere, or is damaged.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define UNIT	    64u
+#define UNITS	    1024u /* of a thread in a file */
+#define THREADS_MAX 64u
+#define FILES_MAX   16u
+#define MAGIC	    UINT64_C(0x7374616d70303031)
+
+enum plan { MIXED, OVERLAP, WIDE };
+
+struct shared {
+	uint64_t seed, count;
+	uint32_t first, threads, files, plan, dsync;
+	uint32_t stop; /* the test wants an end: errors from now on are its doing */
+	uint32_t error;
+	uint32_t ready;
+	uint64_t slow_us; /* longest write with its sync; the test may set it back to 0 */
+	char words[72];
+	struct {
+		uint64_t issued, acked;
+	} thread[THREADS_MAX];
+};
+
+struct unit {
+	uint64_t magic, seed, n;
+	uint32_t thread, file, at, check;
+	uint8_t fill[24];
+};
+
+_Static_assert(sizeof(struct unit) == UNIT, "unit");
+
+struct piece {
+	uint32_t file, at, units;
+};
+
+static struct shared *sh;
+static int fds[FILES_MAX];
+
+static uint64_t hash(uint64_t a, uint64_t b, uint64_t c)
+{
+	uint64_t x = a * UINT64_C(0x9e3779b97f4a7c15) ^ b * UINT64_C(0xc2b2ae3d27d4eb4f) ^
+		     c * UINT64_C(0x165667b19e3779f9);
+
+	x = (x ^ (x >> 31)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+static struct piece piece_of(uint32_t t, uint64_t n)
+{
+	uint64_t h = hash(sh->seed, t, n);
+	struct piece p = { .file = (uint32_t)(h % sh->files) };
+	uint32_t kind = (uint32_t)(h >> 32) % 100;
+
+	if (sh->plan == OVERLAP) {
+		p.file = (uint32_t)(n / 3 % sh->files);
+		p.at = n % 3 == 2 ? 56 : 0;
+		p.units = n % 3 == 0 ? 64 : 8;
+		return p;
+	}
+	if (sh->plan == WIDE)
+		p.units = 1 + (uint32_t)(h >> 40) % (kind < 50 ? 16 : UNITS);
+	else
+		p.units = kind < 70 ? 1 + (uint32_t)(h >> 40) % 8 : kind < 95 ? 64 : 256;
+	p.at = (uint32_t)(h >> 16) % (UNITS - p.units + 1);
+	return p;
+}
+
+static void fill(struct unit *u, uint32_t t, uint64_t n, uint32_t file, uint32_t at)
+{
+	*u = (struct unit){ MAGIC, sh->seed, n, t, file, at, 0, { 0 } };
+	memset(u->fill, (int)('a' + n % 26), sizeof(u->fill));
+	u->check = (uint32_t)hash(n, (uint64_t)t << 32 | at, file);
+}
+
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void *writer(void *arg)
+{
+	uint32_t t = (uint32_t)(uintptr_t)arg;
+	static _Thread_local struct unit buffer[UNITS] __attribute__((aligned(4096)));
+	uint64_t n = sh->thread[t].acked;
+
+	while (!__atomic_load_n(&sh->stop, __ATOMIC_RELAXED) && (!sh->count || n < sh->count)) {
+		struct piece p = piece_of(t, ++n);
+		off_t where = ((off_t)(t % THREADS_MAX) * UNITS + p.at) * UNIT;
+		size_t bytes = p.units * UNIT;
+		uint64_t from, took;
+		ssize_t r;
+
+		for (uint32_t i = 0; i < p.units; i++)
+			fill(&buffer[i], t, n, p.file, p.at + i);
+		__atomic_store_n(&sh->thread[t].issued, n, __ATOMIC_SEQ_CST);
+		from = now_us();
+		r = pwrite(fds[p.file], buffer, bytes, where);
+		if (r == (ssize_t)bytes && !sh->dsync)
+			r = fdatasync(fds[p.file]) < 0 ? -1 : r;
+		if (r != (ssize_t)bytes) {
+			if (!__atomic_load_n(&sh->stop, __ATOMIC_SEQ_CST)) {
+				snprintf(sh->words, sizeof(sh->words), "thread %u write %lu: %zd %s", t,
+					 n, r, r < 0 ? strerrorname_np(errno) : "short");
+				sh->error = 1;
+			}
+			return NULL;
+		}
+		took = now_us() - from;
+		__atomic_store_n(&sh->thread[t].acked, n, __ATOMIC_SEQ_CST);
+		if (took > __atomic_load_n(&sh->slow_us, __ATOMIC_RELAXED))
+			__atomic_store_n(&sh->slow_us, took, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static int open_file(const char *dir, uint32_t file, int flags)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/log.%u", dir, file);
+	return open(path, flags | O_CLOEXEC, 0644);
+}
+
+static int run(const char *dir)
+{
+	pthread_t id[THREADS_MAX];
+
+	for (uint32_t i = 0; i < sh->files; i++) {
+		fds[i] = open_file(dir, i, O_RDWR | O_CREAT | (sh->dsync ? O_DSYNC : 0));
+		if (fds[i] < 0) {
+			snprintf(sh->words, sizeof(sh->words), "open: %s", strerrorname_np(errno));
+			sh->error = 1;
+			return 1;
+		}
+	}
+	sh->ready = 1;
+	for (uint32_t i = 0; i < sh->threads; i++)
+		if (pthread_create(&id[i], NULL, writer, (void *)(uintptr_t)(sh->first + i)) != 0)
+			return 1;
+	for (uint32_t i = 0; i < sh->threads; i++)
+		pthread_join(id[i], NULL);
+	return sh->error ? 1 : 0;
+}
+
+/* What is at a unit: 0 nothing, the number of the write, or UINT64_MAX: no byte of ours. */
+static uint64_t look(const struct unit *u, uint32_t t, uint32_t file, uint32_t at)
+{
+	static const struct unit nothing;
+	struct unit expected;
+
+	if (memcmp(u, &nothing, UNIT) == 0)
+		return 0;
+	fill(&expected, t, u->n, file, at);
+	return memcmp(u, &expected, UNIT) == 0 ? u->n : UINT64_MAX;
+}
+
+static int check_thread(uint32_t t, int shown)
+{
+	static uint64_t model[FILES_MAX][UNITS];
+	uint64_t acked = sh->thread[t].acked;
+	struct piece extra = { 0 };
+	int wrong = 0;
+
+	memset(model, 0, sizeof(model));
+	for (uint64_t n = 1; n <= acked; n++) {
+		struct piece p = piece_of(t, n);
+
+		for (uint32_t i = 0; i < p.units; i++)
+			model[p.file][p.at + i] = n;
+	}
+	if (sh->thread[t].issued > acked)
+		extra = piece_of(t, acked + 1);
+	for (uint32_t f = 0; f < sh->files; f++) {
+		static struct unit have[UNITS];
+
+		memset(have, 0, sizeof(have));
+		if (pread(fds[f], have, sizeof(have), (off_t)(t % THREADS_MAX) * UNITS * UNIT) < 0)
+			return 1;
+		for (uint32_t at = 0; at < UNITS; at++) {
+			uint64_t n = look(&have[at], t, f, at);
+
+			if (n == model[f][at])
+				continue;
+			if (n == acked + 1 && extra.file == f && at >= extra.at &&
+			    at < extra.at + extra.units)
+				continue;
+			if (wrong++ + shown < 5)
+				printf("thread %u log.%u unit %u: write %ld, should be %lu "
+				       "(acked %lu)\n", t, f, at, (long)n, model[f][at], acked);
+		}
+	}
+	return wrong;
+}
+
+static int check(const char *dir)
+{
+	uint64_t acked = 0;
+	int wrong = 0;
+
+	for (uint32_t i = 0; i < sh->files; i++) {
+		fds[i] = open_file(dir, i, O_RDONLY);
+		if (fds[i] < 0 && sh->ready) {
+			printf("log.%u: %s\n", i, strerror(errno));
+			wrong++;
+		}
+	}
+	for (uint32_t i = 0; i < sh->threads && !wrong; i++) {
+		wrong += check_thread(sh->first + i, wrong);
+		acked += sh->thread[sh->first + i].acked;
+	}
+	if (sh->error) {
+		printf("%s\n", sh->words);
+		wrong++;
+	}
+	printf("acked %lu wrong %d\n", acked, wrong);
+	return wrong ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	int fd = argc > 3 ? open(argv[3], O_RDWR | O_CREAT | O_CLOEXEC, 0644) : -1;
+
+	if (fd < 0 || ftruncate(fd, sizeof(*sh)) < 0)
+		return 2;
+	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (sh == MAP_FAILED)
+		return 2;
+	if (strcmp(argv[1], "check") == 0)
+		return check(argv[2]);
+	if (argc < 10)
+		return 2;
+	sh->seed = strtoul(argv[4], NULL, 0);
+	sh->first = (uint32_t)atoi(argv[5]);
+	sh->threads = (uint32_t)atoi(argv[6]);
+	sh->files = (uint32_t)atoi(argv[7]);
+	sh->plan = strcmp(argv[8], "overlap") == 0 ? OVERLAP :
+		   strcmp(argv[8], "wide") == 0	   ? WIDE :
+						     MIXED;
+	sh->dsync = strcmp(argv[9], "dsync") == 0;
+	sh->count = argc > 10 ? strtoul(argv[10], NULL, 0) : 0;
+	if (sh->first + sh->threads > THREADS_MAX || sh->files > FILES_MAX)
+		return 2;
+	return run(argv[2]);
+}
