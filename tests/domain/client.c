@@ -169,6 +169,9 @@ static int64_t obey(struct child *c, struct client_command *k, const int *fds, i
 		for (uint64_t i = 0;; i++)
 			if (write_bytes(c, (i % 64) * 4096, 4096, (uint8_t)i) < 0)
 				return 0;
+	case CLIENT_FORGE_ID:
+		atomic_store_seq(&c->ref.f->id, UINT64_C(1) << 50);
+		return 0;
 	case CLIENT_DEGRADE:
 		atomic_add_seq(&c->ref.f->degraded, 1);
 		return 0;

@@ -18,6 +18,7 @@ enum client_op {
 	CLIENT_FULL_BYPASS, /* enters bypass as a writer does that finds the lane full and no daemon */
 	CLIENT_LOOP,	    /* writes for ever, without a reply */
 	CLIENT_FORGE_HEAD, /* a: a head that no lane can have */
+	CLIENT_FORGE_ID,   /* of its own entry */
 	CLIENT_DEGRADE,	   /* what a failed sync of its own does */
 	CLIENT_EXIT,
 };

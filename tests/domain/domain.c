@@ -29,6 +29,35 @@ static void wait_trimmed(struct env *e, const char *domain)
 	env_wait(3000, env_number(e, domain, "live_bytes") == 0);
 }
 
+static struct lane_beat beat_of(struct env *e, uint32_t lane)
+{
+	char path[512];
+	struct lane_beat b = { .time_ns = 0 };
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "%s/lane-%06u", e->config.pool, lane);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(pread(fd, &b, sizeof(b), offsetof(struct lane_header, beat)) ==
+		    (ssize_t)sizeof(b));
+	(void)close(fd);
+	return b;
+}
+
+/* Recovery would take our own change of the file for a stranger's otherwise. */
+static void assert_rewrite_is_known(struct env *e, unsigned n)
+{
+	struct pool_file f = { .used = 0 };
+	struct stat st;
+	uint64_t ctime_ns;
+
+	for (uint32_t i = 0; i < POOL_FILES; i++)
+		if (catalog_file_get(e->pool, i, &f) == 0 && f.ino == e->ino[n])
+			break;
+	assert_int_equal(fstat(e->fd[n], &st), 0);
+	ctime_ns = (uint64_t)st.st_ctim.tv_sec * 1000000000u + (uint64_t)st.st_ctim.tv_nsec;
+	assert_true(f.rewrite_until_ns >= ctime_ns);
+}
+
 /* ---- the ordinary way -------------------------------------------------------------------------- */
 
 static void registers_destages_trims(void **state)
@@ -198,6 +227,48 @@ static void goes_on_after_a_restart(void **state)
 	assert_true(env_marked(e, 0));
 }
 
+/* No error was ever seen: the new description alone is the reason. */
+static void heals_what_a_new_description_cannot_know(void **state)
+{
+	struct env *e = *state;
+
+	set_age(e, ENV_LONG_NS);
+	env_join(e, &e->a, 0, "d");
+	env_daemon_stop(e);
+	assert_int_equal(env_write(&e->a, 0, 4096, 'x'), 4096);
+	env_lose_pages(e, 0, 0, 4096);
+	env_daemon_start(e);
+	assert_int_equal(env_ask(e, DOMAIN_FLUSH, "d", -1, 0).status, 0);
+	assert_int_equal(env_byte(e, 0, 0), 'x');
+	assert_rewrite_is_known(e, 0);
+}
+
+/* A domain without a session is not served, or its heartbeat would cover up a stranger's write. */
+static void foreign_write_while_nobody_was_there(void **state)
+{
+	struct env *e = *state;
+
+	set_age(e, ENV_LONG_NS);
+	env_join(e, &e->a, 0, "d");
+	env_daemon_stop(e);
+	assert_int_equal(env_write(&e->a, 0, 4096, 'x'), 4096);
+	client_end(&e->a, 1);
+	env_sleep_ms(1300);
+	env_lose_pages(e, 0, 0, 4096); /* a restore, say */
+	env_daemon_start(e);
+	assert_true(env_state_is(e, "d", "quarantined"));
+	assert_int_equal(env_byte(e, 0, 0), 0);
+	assert_int_equal(env_ask(e, DOMAIN_GATE, "d", -1, 0).status, -EBUSY);
+	assert_int_equal(env_ask(e, DOMAIN_HELLO, "d", -1, 0).status, -EBUSY);
+	assert_int_equal(env_ask(e, DOMAIN_RECOVER, "d", -1, WIRE_RECOVER_DRY_RUN).status, -EBUSY);
+	/* the administrator's word */
+	assert_int_equal(env_ask(e, DOMAIN_RECOVER, "d", -1, WIRE_RECOVER_DISCARD).status, 0);
+	assert_true(env_state_is(e, "d", "ok"));
+	assert_int_equal(env_ask(e, DOMAIN_GATE, "d", -1, 0).status, 0);
+	assert_int_equal(env_byte(e, 0, 0), 0);
+	assert_false(env_marked(e, 0));
+}
+
 static void clean_stop_destages(void **state)
 {
 	struct env *e = *state;
@@ -262,21 +333,6 @@ static uint32_t catalog_flags(struct env *e)
 		if (catalog_file_get(e->pool, i, &f) == 0)
 			return f.flags;
 	return 0;
-}
-
-/* Recovery would take our own change of the file for a stranger's otherwise. */
-static void assert_rewrite_is_known(struct env *e, unsigned n)
-{
-	struct pool_file f = { .used = 0 };
-	struct stat st;
-	uint64_t ctime_ns;
-
-	for (uint32_t i = 0; i < POOL_FILES; i++)
-		if (catalog_file_get(e->pool, i, &f) == 0 && f.ino == e->ino[n])
-			break;
-	assert_int_equal(fstat(e->fd[n], &st), 0);
-	ctime_ns = (uint64_t)st.st_ctim.tv_sec * 1000000000u + (uint64_t)st.st_ctim.tv_nsec;
-	assert_true(f.rewrite_until_ns >= ctime_ns);
 }
 
 static void a_failed_sync_heals(void **state)
@@ -398,10 +454,29 @@ static void forged_head(void **state)
 	struct env *e = *state;
 	struct client_command k = { .op = CLIENT_FORGE_HEAD, .a = UINT64_C(1) << 60 };
 
-	env_join(e, &e->a, 0, "d");
+	struct answer r = env_join(e, &e->a, 0, "d");
+
+	set_age(e, ENV_LONG_NS); /* so that the heartbeat meets it first */
 	assert_int_equal(env_write(&e->a, 0, 100, 'x'), 100);
 	assert_int_equal(client_do(&e->a, &k, NULL, NULL), 0);
 	env_wait(3000, !env_state_is(e, "d", "ok"));
+	assert_true(beat_of(e, r.lane).head < UINT64_C(1) << 40);
+}
+
+static void forged_entry(void **state)
+{
+	struct env *e = *state;
+	struct answer r = env_join(e, &e->a, 0, "d");
+	struct lane_beat first, second;
+
+	assert_int_equal(env_write(&e->a, 0, 100, 'x'), 100);
+	assert_int_equal(env_op(&e->a, CLIENT_FORGE_ID), 0);
+	env_wait(3000, !env_state_is(e, "d", "ok"));
+	/* held: whoever writes the files then must not pass for us */
+	first = beat_of(e, r.lane);
+	env_sleep_ms(300);
+	second = beat_of(e, r.lane);
+	assert_int_equal(first.time_ns, second.time_ns);
 }
 
 static void second_domain_puts_both_into_bypass(void **state)
@@ -516,6 +591,21 @@ static void a_clients_failed_sync_heals(void **state)
 	assert_int_equal(env_byte(e, 0, 0), 'x');
 	assert_int_equal(env_file_number(e, "d", r.id, "degraded"), 0);
 	assert_rewrite_is_known(e, 0);
+}
+
+/* Our sync failed: a client that makes the file durable by itself must hear of it. */
+static void a_client_heals_before_its_fence(void **state)
+{
+	struct env *e = *state;
+
+	set_age(e, ENV_LONG_NS);
+	env_join(e, &e->a, 0, "d");
+	assert_int_equal(env_write(&e->a, 0, 4096, 'x'), 4096);
+	faults_set(e->ino[0], EIO);
+	assert_int_equal(env_ask(e, DOMAIN_FLUSH, "d", -1, 0).status, -EBUSY);
+	env_lose_pages(e, 0, 0, 4096);
+	assert_int_equal(env_op(&e->a, CLIENT_FULL_BYPASS), 0);
+	assert_int_equal(env_byte(e, 0, 0), 'x');
 }
 
 /* ---- the registry's books ------------------------------------------------------------------------ */
@@ -651,20 +741,6 @@ static uint64_t wakeups(void)
 	return sum;
 }
 
-static struct lane_beat beat_of(struct env *e, uint32_t lane)
-{
-	char path[512];
-	struct lane_beat b = { .time_ns = 0 };
-	int fd;
-
-	(void)snprintf(path, sizeof(path), "%s/lane-%06u", e->config.pool, lane);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(pread(fd, &b, sizeof(b), offsetof(struct lane_header, beat)) ==
-		    (ssize_t)sizeof(b));
-	(void)close(fd);
-	return b;
-}
-
 static void beats_while_it_serves(void **state)
 {
 	struct env *e = *state;
@@ -738,6 +814,8 @@ int main(void)
 		TEST(killed_client_is_noticed),
 		TEST(one_of_two_sessions_ends),
 		TEST(goes_on_after_a_restart),
+		TEST(heals_what_a_new_description_cannot_know),
+		TEST(foreign_write_while_nobody_was_there),
 		TEST(clean_stop_destages),
 		TEST(session_ended_while_the_daemon_was_away),
 		TEST(records_without_a_control_file_are_held),
@@ -747,12 +825,14 @@ int main(void)
 		TEST(control_file_cut_short),
 		TEST(lane_cut_short),
 		TEST(forged_head),
+		TEST(forged_entry),
 		TEST(second_domain_puts_both_into_bypass),
 		TEST(unlinked_file_goes),
 		TEST(foreign_unlink_is_noticed),
 		TEST(bypass_token),
 		TEST(leaves_bypass_when_there_is_room),
 		TEST(a_clients_failed_sync_heals),
+		TEST(a_client_heals_before_its_fence),
 		TEST(boot_and_incarnation_are_known),
 		TEST(attached_and_never_came),
 		TEST(a_clock_step_renews_ctimes),
