@@ -11,6 +11,7 @@
 #include "client/preload/config.h"
 #include "client/preload/desc.h"
 #include "client/preload/link.h"
+#include "client/preload/log.h"
 #include "pool/slot.h"
 
 /* A session is filled under the attach lock and published by `count`; never unmapped, since another
@@ -166,14 +167,18 @@ static int publish(int control, int lane)
 
 static int attach_by_daemon(void)
 {
-	struct wire_hello_reply hello;
+	struct wire_hello_reply hello = { .text = "" };
 	int fds[2];
 	int r;
 
 	link_close(); /* the descriptors come with a connection's first answer */
 	r = link_hello(true, &hello, fds);
-	if (r < 0)
+	if (r < 0) {
+		hello.text[sizeof(hello.text) - 1] = '\0';
+		if (hello.text[0])
+			shim_log('4', "pmemlogd refuses", hello.text);
 		return r;
+	}
 	if (fds[0] < 0 || fds[1] < 0) {
 		if (fds[0] >= 0)
 			(void)sys_call1(SYS_close, fds[0]);

@@ -41,7 +41,8 @@ static bool adopt(struct desc *d, uint32_t session, int fd)
 	return true;
 }
 
-/* A session, then the file's entry in it. 0, or a negative errno; -EBUSY: held or quarantined. */
+/* A session, then the file's entry in it. 0, or a negative errno; -EBUSY: no session, since the domain is
+ * held or quarantined. A database that runs goes on under a hold: its new files go to bypass. */
 static int enroll_locked(struct desc *d, int fd, const char *path)
 {
 	struct wire_register_reply reply;
@@ -63,7 +64,7 @@ static int enroll_locked(struct desc *d, int fd, const char *path)
 	/* The reply's index is not needed: the entry is found by what the file is. */
 	if (adopt(d, (uint32_t)session, fd))
 		return 0;
-	return r < 0 ? r : -EPROTO;
+	return r == -EBUSY || r >= 0 ? -EPROTO : r;
 }
 
 static int enroll(struct desc *d, int fd, const char *path, const struct caller *who)

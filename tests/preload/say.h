@@ -15,14 +15,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Prints the call, its result and, where it failed, the error's name. Result: what it returned. */
-#define SAY(call)                                                                                 \
-	({                                                                                        \
-		errno = 0;                                                                        \
-		long said_ = (long)(call);                                                        \
-		printf("%s = %ld %s\n", #call, said_, said_ == -1 ? strerrorname_np(errno) : ""); \
-		said_;                                                                            \
+/* Prints the call, its result and, where it failed, the error's name; where it did not, that errno was
+ * touched all the same. Result: what it returned. */
+#define SAY(call)                                                      \
+	({                                                             \
+		errno = UNTOUCHED;                                     \
+		long said_ = (long)(call);                             \
+		int errno_ = errno;                                    \
+		printf("%s = %ld %s\n", #call, said_,                  \
+		       said_ == -1	     ? strerrorname_np(errno_) \
+		       : errno_ != UNTOUCHED ? "errno was set"         \
+					     : "");                    \
+		said_;                                                 \
 	})
+#define UNTOUCHED 77777
 
 /* As SAY, for calls that give a descriptor: prints only whether they did. */
 #define SAY_FD(call)                                                                  \
