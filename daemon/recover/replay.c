@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -87,6 +88,21 @@ static int replay_record(void *arg, size_t file, uint64_t offset, const void *pa
 	return 0;
 }
 
+/* A shell's limit of open files is lower than what a domain may have; the hard one is not. */
+static int open_for_writing(struct recovery_file *f)
+{
+	struct rlimit limit;
+	int found = identity_open(&f->entry, O_RDWR, &f->fd);
+
+	if (found != -EMFILE || getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+	    limit.rlim_cur == limit.rlim_max)
+		return found;
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return found;
+	return identity_open(&f->entry, O_RDWR, &f->fd);
+}
+
 /* All are open before the first byte: a file that cannot be opened holds the domain, no more. */
 static int open_all(struct replay *s)
 {
@@ -98,7 +114,7 @@ static int open_all(struct replay *s)
 
 		if (f->action != ACTION_REPLAY)
 			continue;
-		found = identity_open(&f->entry, O_RDWR, &f->fd);
+		found = open_for_writing(f);
 		if (found < 0)
 			return fail(s, f, "cannot be opened for writing", found);
 		if (found != IDENTITY_OK)

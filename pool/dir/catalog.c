@@ -81,8 +81,14 @@ static int entry_get(struct pool *p, const struct table *t, uint32_t index, void
 {
 	int r;
 
+	if (index >= t->entries)
+		return -EINVAL;
 	pthread_mutex_lock(&p->lock);
-	r = entry_read(p, t, index, ret);
+	/* Whoever has the pool for writing is alone with it: what it knows to be free is not read. */
+	if (!p->read_only && t->state[index] == ENTRY_FREE)
+		r = -ENOENT;
+	else
+		r = entry_read(p, t, index, ret);
 	pthread_mutex_unlock(&p->lock);
 	return r;
 }

@@ -142,6 +142,9 @@ int mount_find(const uint8_t uuid[16], int *ret_fd)
 		    (!read_only || m.read_only))
 			continue;
 		fd = enter(&m);
+		/* Our own shortage does not mean that it is not mounted. */
+		if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM)
+			return fd;
 		if (fd < 0 || identity_fs_uuid(fd, id) < 0 || memcmp(id, uuid, sizeof(id)) != 0)
 			continue;
 		if (found >= 0 && (m.major != major || m.minor != minor))

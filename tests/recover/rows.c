@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -604,6 +605,30 @@ static void test_error_at_open(void **state)
 	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_CLEAN);
 }
 
+/* More files than a shell's limit of descriptors. */
+static void test_few_descriptors(void **state)
+{
+	struct rlimit old, few;
+
+	(void)state;
+	for (unsigned i = 1; i < WORLD_FILES; i++) {
+		char name[16];
+
+		(void)snprintf(name, sizeof(name), "binlog.%u", i);
+		world_file(&w, i, name, 'b', 512);
+		world_write(&w, i, 0, 'x', 512);
+	}
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	few = old;
+	few.rlim_cur = world_descriptors();
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_CLEAN);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(few.rlim_cur, old.rlim_max);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_true(world_holds(w.files[3].path, 0, 'x', 512));
+}
+
 /* An attempt with --apply that cannot be made lifts no quarantine. */
 static void test_apply_not_mounted(void **state)
 {
@@ -827,6 +852,7 @@ int main(int argc, char **argv)
 		T(test_error_in_replay),
 		T(test_error_in_sync),
 		T(test_error_at_open),
+		T(test_few_descriptors),
 		T(test_apply_not_mounted),
 		T(test_foreign_immutable),
 		T(test_discard),
