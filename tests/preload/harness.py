@@ -53,10 +53,16 @@ class Preload(Pmemlogd):
 class Writer:
     """tests/preload/writer.c under the library; each method returns (result, error, microseconds)."""
 
-    def __init__(self, preload, with_library=True):
-        env = preload.environment() if with_library else dict(os.environ)
-        self.process = subprocess.Popen([find(default_builddir(), "writer")], text=True, env=env,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def __init__(self, preload, trace=None):
+        env = preload.environment()
+        argv = [find(default_builddir(), "writer")]
+        if trace:
+            # the library is for the traced program alone
+            env["TRACE_PRELOAD"] = env.pop("LD_PRELOAD")
+            argv = [find(default_builddir(), "trace"), trace] + argv
+        self.trace = trace
+        self.process = subprocess.Popen(argv, text=True, env=env, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
         preload.box.children.append(self.process)
 
     def __call__(self, *words):
@@ -78,6 +84,13 @@ class Writer:
         if result < 0:
             raise RuntimeError("%s: %s" % (words, error))
         return took
+
+    def calls(self, *words):
+        """The system calls on files that one command makes: a list of "name flags"."""
+        with open(self.trace, encoding="ascii") as f:
+            f.seek(0, os.SEEK_END)
+            self.must(*words)
+            return ["%s %s" % (name, flags) for name, _, flags in map(str.split, f)]
 
     def kill(self):
         self.process.kill()

@@ -102,6 +102,58 @@ def without_daemon(preload, check, folder_exists):
     w.end()
 
 
+def system_calls(preload, check):
+    """What reaches the kernel: no sync in the lane; in bypass just the sync that was asked for."""
+    folder = fresh(preload, start=False)
+    logs = [os.path.join(folder, "log.%d" % i) for i in range(4)]
+    w = Writer(preload, trace=os.path.join(preload.box.path, "trace"))
+    for slot, flags in enumerate(("+c", "+cs", "+cd", "+cS")):
+        w.must("open", slot, logs[slot], flags)
+    # pwritev2's flags: RWF_DSYNC is 2, RWF_SYNC 4
+    for slot, flags in enumerate((0, 2, 2, 4)):
+        calls = w.calls("pwrite", slot, 100, 0)
+        check(calls == ["pwritev2 %d" % flags], "bypass, file %d: %s", slot, calls)
+        calls = w.calls("write", slot, 100)
+        check(calls == ["pwritev2 %d" % flags], "bypass, file %d: %s", slot, calls)
+    check(w.calls("sync", 0) == ["fdatasync 0"], "bypass: no fdatasync")
+    preload.start()
+    for slot in range(4):
+        keep_writing_until(preload, w, slot, logs[slot], "traced")
+    for slot in range(4):
+        w.must("sync", slot)  # what bypass left
+        calls = w.calls("pwrite", slot, 100, 0)
+        check(calls == ["pwritev2 0"], "lane, file %d: %s", slot, calls)
+        calls = w.calls("sync", slot)
+        check(calls == [], "lane, file %d: %s", slot, calls)
+    calls = w.calls("truncate", logs[0], 50)
+    check(calls.count("fsync 0") == 2, "truncate of a live file: %s", calls)
+    calls = w.calls("rename", logs[1], os.path.join(folder, "log.9"))
+    check(calls.count("fsync 0") == 2, "rename: file and folder: %s", calls)
+    # beyond what one record may hold: RULE F
+    calls = w.calls("pwrite", 2, 2 << 20, 0)
+    check(calls == ["fsync 0", "pwritev2 0", "fsync 0"], "big write: %s", calls)
+    w.end()
+
+
+def forked(preload, check):
+    """A child takes a session of its own at its first write, and keeps the domain alive."""
+    folder = fresh(preload)
+    log = os.path.join(folder, "log.1")
+    w = Writer(preload)
+    w.must("open", 0, log, "+c")
+    w.must("pwrite", 0, 100, 0)
+    check(preload.status().domain("preload")["sessions"] == 1, "forked: sessions before")
+    w.must("fork")
+    w.must("pwrite", 0, 100, 100)
+    check(preload.status().domain("preload")["sessions"] == 2, "forked: sessions after")
+    w.kill()  # the parent, in its wait: the child goes on alone
+    time.sleep(0.5)
+    check(preload.status().domain("preload")["sessions"] == 1, "forked: parent killed")
+    check(in_lane(preload, log), "forked: parent killed: not in the lane")
+    w.must("pwrite", 0, 100, 200)
+    check(preload.file(log)["records"] == 3, "forked: %s", preload.file(log))
+
+
 def forked_in_bypass(preload, check):
     """Two processes write one file with a token: neither may go over to the lane."""
     folder = fresh(preload)
@@ -314,7 +366,9 @@ CASES = {
     "normal": normal,
     "folder": lambda p, c: without_daemon(p, c, True),
     "no-folder": lambda p, c: without_daemon(p, c, False),
-    "forked": forked_in_bypass,
+    "forked": forked,
+    "forked-token": forked_in_bypass,
+    "calls": system_calls,
     "marked": marked,
     "joined": joined,
     "stopped": stopped,

@@ -3,7 +3,8 @@
  * A program that does what it is told, line by line on stdin, and answers each line with
  * "RESULT ERRNO MICROSECONDS". Errors are names (EIO), 0 where there is none.
  *
- *	open SLOT PATH FLAGS	flags: r w + a c x t d s (read, write, both, append, create, excl, trunc, direct, dsync)
+ *	open SLOT PATH FLAGS	flags: r w + a c x t d s S (read, write, both, append, create, excl, trunc, direct,
+ *				dsync, sync)
  *	write SLOT BYTES	at the position, filled with a running letter
  *	pwrite SLOT BYTES OFFSET
  *	sync SLOT | close SLOT | dup SLOT SLOT
@@ -65,6 +66,9 @@ static int flags_of(const char *words)
 			break;
 		case 's':
 			flags |= O_DSYNC;
+			break;
+		case 'S':
+			flags |= O_SYNC;
 			break;
 		default:
 			break;
