@@ -171,6 +171,8 @@ static void do_write(struct ops *o, enum open_kind kind, int64_t offset, uint64_
 			o->unsettled = 1 + o->file;
 		return;
 	}
+	if (offset < 0 && kind != OPEN_APPEND && disk.fds[r->fd].position != (int64_t)at + rc)
+		check_fail("the position did not move with the write", o->file);
 	if (r->f->state == FILE_BYPASS && kind == OPEN_PLAIN)
 		model_done_unsynced((uint64_t)rc);
 	else
