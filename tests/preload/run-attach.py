@@ -135,6 +135,25 @@ def system_calls(preload, check):
     w.end()
 
 
+def reused(preload, check):
+    """A descriptor that was closed unseen and means another file now: that one's calls are real."""
+    folder = fresh(preload)
+    log, plain = os.path.join(folder, "log.1"), os.path.join(folder, "plain")
+    w = Writer(preload, trace=os.path.join(preload.box.path, "trace"))
+    for call in (("sync", 1), ("write", 1, 100), ("pwrite", 1, 100, 0)):
+        w.must("open", 0, log, "+c")
+        w.must("pwrite", 0, 100, 0)
+        w.must("raw-close", 0)
+        w.must("raw-open", 1, plain)
+        calls = w.calls(*call)
+        name = {"sync": "fdatasync", "write": "pwritev2", "pwrite": "pwritev2"}[call[0]]
+        check(calls == [name + " 0"], "reused, %s: %s", call[0], calls)
+        check(w.calls("sync", 1) == ["fdatasync 0"], "reused: sync after %s", call[0])
+        w.must("close", 1)
+    check(preload.file(log)["records"] == 3, "reused: a record of another file's write")
+    w.end()
+
+
 def forked(preload, check):
     """A child takes a session of its own at its first write, and keeps the domain alive."""
     folder = fresh(preload)
@@ -366,6 +385,7 @@ CASES = {
     "normal": normal,
     "folder": lambda p, c: without_daemon(p, c, True),
     "no-folder": lambda p, c: without_daemon(p, c, False),
+    "reused": reused,
     "forked": forked,
     "forked-token": forked_in_bypass,
     "calls": system_calls,

@@ -12,6 +12,7 @@
  *	storm SLOT THREADS COUNT	threads write COUNT blocks of 512 bytes each, side by side, sync now and
  *				then, and read them back at the end; time: the longest call
  *	fork			the child goes on reading our stdin, the parent waits for its end
+ *	raw-close SLOT | raw-open SLOT PATH	by system calls that no library sees
  *	unlink PATH | rename PATH PATH | truncate PATH BYTES
  */
 #include <errno.h>
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -203,6 +205,13 @@ static long obey(char *word[5], long *ret_longest)
 		return storm(*fd, b, c, ret_longest);
 	if (strcmp(verb, "fork") == 0)
 		return fork_here();
+	if (strcmp(verb, "raw-close") == 0)
+		return syscall(SYS_close, *fd);
+	if (strcmp(verb, "raw-open") == 0)
+		return (*fd = (int)syscall(SYS_openat, AT_FDCWD, word[2], O_RDWR | O_CREAT, 0600)) <
+				       0
+			       ? -1
+			       : 0;
 	if (strcmp(verb, "unlink") == 0)
 		return unlink(word[1]);
 	if (strcmp(verb, "rename") == 0)
