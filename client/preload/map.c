@@ -8,6 +8,7 @@
 
 #include "base/sys.h"
 #include "client/preload/call.h"
+#include "client/preload/handle.h"
 
 static long leave(struct call *c, uint32_t reason)
 {
@@ -50,16 +51,33 @@ static void *shim_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t 
 	return map_known(addr, n, prot, flags, fd, offset);
 }
 
-/* The stream's descriptor gets the flags that the program asked for at open. */
+/*
+ * The stream writes past us, so its descriptor gets the sync flags that the program asked for at open.
+ * O_DSYNC and O_SYNC cannot be set later: the file is opened anew on the same number (which ends record
+ * locks of the program on it, as any close does).
+ */
 static void give_flags_back(int fd, int asked)
 {
-	long flags;
+	char link[32];
+	long flags, position, again;
 
-	if (asked & O_DIRECT) {
-		flags = sys_call2(SYS_fcntl, fd, F_GETFL);
-		if (flags >= 0)
-			(void)sys_call3(SYS_fcntl, fd, F_SETFL, flags | O_DIRECT);
+	if (!(asked & (O_DIRECT | O_DSYNC | O_SYNC)))
+		return;
+	flags = sys_call2(SYS_fcntl, fd, F_GETFL);
+	if (flags < 0)
+		return;
+	if (!(asked & (O_DSYNC | O_SYNC))) {
+		(void)sys_call3(SYS_fcntl, fd, F_SETFL, flags | O_DIRECT);
+		return;
 	}
+	position = sys_call3(SYS_lseek, fd, 0, SEEK_CUR);
+	again = sys_call4(SYS_openat, AT_FDCWD, handle_link(fd, link),
+			  flags | (asked & (O_DIRECT | O_DSYNC | O_SYNC)) | O_CLOEXEC, 0);
+	if (again < 0)
+		return;
+	(void)sys_call3(SYS_lseek, again, position, SEEK_SET);
+	(void)sys_call3(SYS_dup3, again, fd, O_CLOEXEC);
+	(void)sys_call1(SYS_close, again);
 }
 
 static FILE *shim_fdopen(int fd, const char *mode)
@@ -78,10 +96,10 @@ static FILE *shim_fdopen(int fd, const char *mode)
 		desc_put(d);
 		return NULL;
 	}
+	give_flags_back(fd, atomic_load_relaxed(&d->asked));
 	f = real.fdopen(fd, mode);
 	/* fclose closes the descriptor where we do not see it: it leaves the table now. */
 	if (f) {
-		give_flags_back(fd, atomic_load_relaxed(&d->asked));
 		if (desc_inherits(fd))
 			(void)sys_call3(SYS_fcntl, fd, F_SETFD, 0);
 		desc_clear(fd);

@@ -312,6 +312,12 @@ static void stream(void)
 	SAY(fsync(fileno(f)));
 	SAY(write(fd, "three\n", 6));
 	SAY(fclose(f));
+	fd = log_file(O_DSYNC | O_APPEND);
+	f = fdopen(fd, "a");
+	MUST(f);
+	SAY(fcntl(fileno(f), F_GETFL) & SHOWN);
+	SAY(fprintf(f, "synced\n"));
+	SAY(fclose(f));
 	/* the number belongs to something else now */
 	other = open("plain", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	SAY(other == fd);
