@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <errno.h>
 #include <fcntl.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -8,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/overflow.h"
+#include "daemon/log.h"
 #include "daemon/recover/recovery.h"
 #include "pool/dir/register.h"
 #include "pool/guard.h"
@@ -52,6 +54,18 @@ static int beat_guarded(struct lane *l, uint64_t head)
 	return GUARD(reset_beat(l, head)) < 0 ? -EIO : 0;
 }
 
+static void note_left(struct recovery *r, const char *path)
+{
+	log_event(
+		LOG_WARNING, NULL, r->domain.name, path,
+		"could not be reached: it still has our owner mark (recover --adopt takes it off) and, if "
+		"it was quarantined, the immutable attribute (chattr -i)");
+	if (!r->left)
+		r->left = json_object_new_array();
+	if (r->left)
+		json_object_array_add(r->left, json_object_new_string(path));
+}
+
 /*
  * Marks off, entries out. A file that cannot be reached keeps its mark, which is ours and does no harm: the
  * next registration stamps it anew. It is told, since without a daemon the file is not opened for writing.
@@ -72,8 +86,7 @@ static int release_files(struct recovery *r)
 			result = register_release(r->pool, fd, (uint32_t)index);
 		if (result < 0) {
 			if (found != IDENTITY_STALE)
-				(void)snprintf(r->mark_left, sizeof(r->mark_left), "%s",
-					       entry.path);
+				note_left(r, entry.path);
 			result = catalog_file_drop(r->pool, (uint32_t)index);
 		}
 		if (result < 0)

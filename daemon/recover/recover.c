@@ -288,6 +288,7 @@ static void end(struct recovery *r)
 		pool_lane_close(&r->lane, r->lane_fd);
 	plan_free(&r->plan);
 	free(r->files);
+	json_object_put(r->left);
 }
 
 int recover_domain(struct pool *p, uint32_t index, const struct recover_options *o,
@@ -337,6 +338,8 @@ int recover_discard(struct pool *p, uint32_t index, struct json_object **ret_rep
 				       json_object_new_uint64(unreadable));
 		result = recovery_give_up(&r, !r.lane.base || unreadable > 0);
 	}
+	if (result == 0 && r.left)
+		json_object_object_add(report, "left", json_object_get(r.left));
 	if (result == 0)
 		log_event(LOG_WARNING, LOG_ID_RECOVERED, r.domain.name, NULL,
 			  "records given up by command and kept in %s: restore this instance", dir);

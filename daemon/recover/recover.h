@@ -30,8 +30,8 @@ enum recover_outcome {
  * closed) and has no description of the files open. index: of the catalog's domain. Updates the
  * catalog (verdict before the first replayed byte). On CLEAN the owner marks are gone, files dropped
  * from the catalog, the lane has a new incarnation and no live record. ret_report (may be NULL): JSON
- * {domain, uid, lane, outcome, reason, live_bytes, records, files:[{id,path,row,action,...}]}; the
- * caller puts it. Returns enum recover_outcome or a negative errno. Idempotent: killed anywhere and
+ * {domain, uid, lane, outcome, reason, live_bytes, records, files:[{id,path,row,action,...}], left:[paths
+ * whose mark could not be taken off]}; the caller puts it. Returns enum recover_outcome or a negative errno. Idempotent: killed anywhere and
  * run again gives the same.
  */
 int recover_domain(struct pool *p, uint32_t index, const struct recover_options *o,

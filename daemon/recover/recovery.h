@@ -30,7 +30,7 @@ struct recovery {
 	int lane_fd;
 	struct plan plan;
 	struct recovery_file *files; /* plan.n_files, same order; owned */
-	char mark_left[320];	     /* path of a file whose mark could not be removed; "": none */
+	struct json_object *left; /* array of paths that could not be reached at the end; or NULL */
 };
 
 /* facts.c */

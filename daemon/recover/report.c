@@ -77,8 +77,8 @@ struct json_object *report_make(const struct recovery *r, int outcome, const cha
 	add_u64(o, "head", r->plan.head);
 	add_u64(o, "newest_record_ns", r->plan.newest_ns);
 	add_u64(o, "heartbeat_ns", r->plan.beat_ns);
-	if (r->mark_left[0] != '\0')
-		add_text(o, "mark_left", r->mark_left);
+	if (r->left)
+		json_object_object_add(o, "left", json_object_get(r->left));
 	for (size_t i = 0; r->files && i < r->plan.n_files; i++) {
 		struct json_object *f = file_object(&r->files[i]);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -117,6 +118,26 @@ int pool_lane_holds(struct pool *p, const struct pool_domain *d)
 	return r != 0;
 }
 
+/* Nothing was ever formatted in it: the cut came while it was filled. */
+static bool unformatted(struct pool *p, const char *name)
+{
+	uint8_t header[512];
+	cleanup_close int fd =
+		openat(p->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	for (off_t at = 0; at < (off_t)LANE_HEADER_BYTES; at += (off_t)sizeof(header)) {
+		ssize_t n = fd < 0 ? -1 : pread(fd, header, sizeof(header), at);
+
+		for (ssize_t i = 0; i < n; i++) {
+			if (header[i] != 0)
+				return false;
+		}
+		if (n < (ssize_t)sizeof(header))
+			return n >= 0;
+	}
+	return true;
+}
+
 static bool lane_in_catalog(struct pool *p, uint32_t lane)
 {
 	struct pool_domain d;
@@ -128,6 +149,53 @@ static bool lane_in_catalog(struct pool *p, uint32_t lane)
 			return true;
 	}
 	return false;
+}
+
+static int orphan(struct pool *p, uint32_t lane, const char *name, struct pool_error *e)
+{
+	struct pool_domain d = { .lane = lane };
+	struct stat st;
+
+	if (fstatat(p->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	if (!unformatted(p, name)) {
+		d.ring_size = (uint64_t)st.st_size - LANE_HEADER_BYTES;
+		if (pool_lane_holds(p, &d))
+			return pool_refuse(
+				e, -EBADMSG,
+				"%s/%s: holds records, and the catalog knows no domain for "
+				"it: its entry was lost. Keep a copy of the whole directory, "
+				"restore the database that used it, then delete this file",
+				p->path, name);
+	}
+	if (!p->read_only)
+		(void)unlinkat(p->dir_fd, name, 0);
+	return 0;
+}
+
+int pool_lanes_orphans(struct pool *p, struct pool_error *e)
+{
+	int fd = openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	int r = 0;
+
+	if (!dir) {
+		close_fd(&fd);
+		return pool_refuse(e, -errno, "%s: %s", p->path, strerror(errno));
+	}
+	while (r == 0 && (entry = readdir(dir))) {
+		char name[LANE_NAME_BYTES];
+		unsigned lane;
+
+		if (sscanf(entry->d_name, POOL_LANE_PREFIX "%6u", &lane) != 1)
+			continue;
+		lane_name(lane, name);
+		if (strcmp(name, entry->d_name) == 0 && !lane_in_catalog(p, lane))
+			r = orphan(p, lane, name, e);
+	}
+	closedir(dir);
+	return r;
 }
 
 /* A new file under the smallest number that no file and no domain has. */

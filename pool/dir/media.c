@@ -17,6 +17,23 @@
 #include "base/overflow.h"
 #include "pool/dir/filesystems.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LEAKS_ARE_LOOKED_FOR
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define LEAKS_ARE_LOOKED_FOR
+#endif
+
+#ifdef LEAKS_ARE_LOOKED_FOR
+/* libpmem2 1.12: pmem2_map_delete does not free all of what pmem2_map_from_existing made. */
+const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void)
+{
+	return "leak:libpmem2.so";
+}
+#endif
+
 /* libpmem2's object of each mapping, found again by its address: struct lane has no room for it. */
 struct mapped {
 	struct mapped *next;

@@ -248,6 +248,8 @@ static int open_checked(struct pool *p, bool emulate, struct pool_error *e)
 			"create --force",
 			p->path);
 	r = check_state(p, e);
+	if (r == 0)
+		r = pool_lanes_orphans(p, e);
 	if (r < 0 || p->read_only)
 		return r;
 

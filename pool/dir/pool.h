@@ -44,7 +44,7 @@ int pool_create(const char *path, const char *state_dir, bool emulate, bool forc
 /*
  * Opens for writing (raises the generation in pool, then state file, synced) or read only (no lock, no
  * change). Refused without changing a byte: wrong magic or version, unknown incompatible features, bad
- * superblock, a damaged domain entry, another machine id, another uuid than the state file's, a
+ * superblock, a damaged domain entry, a lane with records that no domain names, another machine id, another uuid than the state file's, a
  * generation that is neither the state file's nor one ahead of it (an older copy of the pool), no state
  * file while a lane holds records, a second daemon (-EBUSY, with the pid), an emulated pool without
  * emulate. A risen unsafe-shutdown count quarantines the domains whose lanes hold records.

@@ -18,3 +18,11 @@ int pool_lock(int fd, const char *path, const char *state_dir, struct pool_error
 
 /* What a lane holds: 1 live records (or a lane that cannot be read: taken for live), 0 nothing. */
 int pool_lane_holds(struct pool *p, const struct pool_domain *d);
+
+/*
+ * Lane files that no domain names. One that holds records: the catalog has lost its domain (a page of it
+ * that was cleared of poison reads as zeros, and that looks free): refused, since that database would start
+ * without them. One without a record is what a cut left of pool_lane_create: removed unless p is read only.
+ * Returns 0 or a refusal.
+ */
+int pool_lanes_orphans(struct pool *p, struct pool_error *e);

@@ -656,6 +656,35 @@ static void test_lanes(void **state)
 	pool_close(p);
 }
 
+/* Pages that were cleared of poison read as zeros: a domain's entry is lost, its records are not. */
+static void test_orphans(void **state)
+{
+	static const uint8_t zeros[2 * POOL_ENTRY_BYTES];
+	struct pool *p = must_open();
+	struct pool_domain a = make_lane(p, "a"), b = make_lane(p, "b");
+	char path[300];
+
+	(void)state;
+	make_live(p, &b);
+	pool_close(p);
+	/* what a cut leaves of a creation: removed */
+	run("cp %s/lane-%06u %s/keep", pool_dir, b.lane, base);
+	run("truncate -s 70000 %s/lane-000007; touch %s/lane-000008 %s/lane-x %s/lane-0000099",
+	    pool_dir, pool_dir, pool_dir, pool_dir);
+	poke(domain_at(0, 0), zeros, sizeof(zeros)); /* a's entry; its lane is empty */
+	p = must_open();
+	pool_lane_path(p, a.lane, path, sizeof(path));
+	assert_int_equal(access(path, F_OK), -1);
+	pool_close(p);
+	run("cd %s && test ! -e lane-000007 && test ! -e lane-000008 && test -e lane-x && "
+	    "test -e lane-0000099",
+	    pool_dir);
+	/* records of nobody */
+	poke(domain_at(1, 0), zeros, sizeof(zeros));
+	refused(-EBADMSG, "knows no domain");
+	run("cmp %s/lane-%06u %s/keep", pool_dir, b.lane, base);
+}
+
 /* Memory that vanishes under the mapping does not kill us: SIGBUS while the catalog is read. */
 static void test_sigbus(void **state)
 {
@@ -686,7 +715,7 @@ int main(void)
 		T(test_features),	 T(test_catalog_damage),
 		T(test_catalog_torn),	 T(test_catalog_torn_and_damaged),
 		T(test_catalog_full),	 T(test_lanes),
-		T(test_sigbus),
+		T(test_orphans),	 T(test_sigbus),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -685,6 +685,22 @@ static void test_discard(void **state)
 	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_CLEAN);
 }
 
+/* The disk is gone for good: records can be given up all the same, and what could not be done is told. */
+static void test_discard_not_mounted(void **state)
+{
+	struct json_object *report;
+
+	(void)state;
+	world_write(&w, 0, 0, 'x', 512);
+	world_umount(&w);
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_HELD);
+	assert_int_equal(recover_discard(w.pool, (uint32_t)w.index, &report), 0);
+	assert_non_null(strstr(report_text(report, "left"), "redo"));
+	json_object_put(report);
+	assert_clean();
+	world_mount(&w);
+}
+
 static void discard_again(void)
 {
 	struct json_object *report;
@@ -856,6 +872,7 @@ int main(int argc, char **argv)
 		T(test_apply_not_mounted),
 		T(test_foreign_immutable),
 		T(test_discard),
+		T(test_discard_not_mounted),
 		T(test_damage_middle),
 		T(test_damage_heartbeat),
 		T(test_damage_header),
