@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Ways to write a file past its descriptor: a shared mapping, a stream. Bypass, for good. */
+/* Ways to write a file past its descriptor: a shared mapping, a stream, the descriptor in the hands of
+ * another process. Bypass, for good. */
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include "base/sys.h"
 #include "client/preload/call.h"
@@ -106,6 +110,58 @@ static FILE *shim_fdopen(int fd, const char *mode)
 	}
 	desc_put(d);
 	return f;
+}
+
+/*
+ * Whoever gets the descriptor writes without a record, and a replay would put ours over what he wrote.
+ * With the message as it is he would also get a description without the sync flags. 0, or -1 and errno.
+ */
+static int pass_on(const struct msghdr *m)
+{
+	struct msghdr copy = { .msg_control = m->msg_control, .msg_controllen = m->msg_controllen };
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&copy); c; c = CMSG_NXTHDR(&copy, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+		    c->cmsg_len < CMSG_LEN(0))
+			continue;
+		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			struct desc *d;
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+			d = desc_peek(fd) ? desc_get(fd) : NULL;
+			if (!d)
+				continue;
+			if (call_make(fd, op_stream, NULL) < 0) {
+				desc_put(d);
+				return -1;
+			}
+			give_flags_back(fd, atomic_load_relaxed(&d->asked));
+			desc_put(d);
+		}
+	}
+	return 0;
+}
+
+/* Nearly no message has a control part. */
+static bool may_pass(const struct msghdr *m)
+{
+	return unlikely(desc_table && m && m->msg_control && m->msg_controllen);
+}
+
+static ssize_t shim_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	if (may_pass(m) && pass_on(m) < 0)
+		return -1;
+	return real.sendmsg(fd, m, flags);
+}
+
+static int shim_sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
+{
+	for (unsigned int i = 0; desc_table && m && i < n; i++)
+		if (may_pass(&m[i].msg_hdr) && pass_on(&m[i].msg_hdr) < 0)
+			return -1;
+	return real.sendmmsg(fd, m, n, flags);
 }
 
 #define FAMILY_MAP

@@ -3,6 +3,7 @@
 /* What stands behind each interposed call: libc's own function, or the raw system call. */
 
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
