@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Whatever door the bytes come in by: another process or descriptor, a mapping, O_DIRECT; and whoever
+reads them meanwhile: a reader without the library sees each acknowledged byte at once.
+"""
+import mmap
+import sys
+
+from cases import Agent, block, errno_of, main, os, read, require, time, wait_for
+
+A, B = b"A" * 8192, b"B" * 4096
+
+
+def begin(c, **settings):
+    settings.setdefault("destage_age", "3600s")
+    c.begin(**settings)
+    return Agent(c), c.path("log.0")
+
+
+def after_cut(c, want, name="log.0"):
+    c.cut()
+    c.recover()
+    have = read(c.path(name))
+    require(have == want, "%s: %d bytes of %d, differs at %s", name, len(have), len(want),
+            next((i for i, (x, y) in enumerate(zip(have, want)) if x != y), "its end"))
+
+
+def sync_by_another(c):
+    """One process writes without a sync, another one syncs: by its own descriptor, or one passed to it."""
+    a, path = begin(c)
+    b, d = Agent(c), Agent(c)
+    fd = a.open(path, os.O_RDWR | os.O_CREAT)
+    other = b.open(path, os.O_RDONLY)
+    a.pwrite(fd, A, 0)
+    b.fdatasync(other)
+    c.accelerated()
+    # the descriptor over a socket, to a process that has none
+    sock = c.path("socket")
+    d.send("receive_fd", sock)
+    wait_for("a socket", lambda: os.path.exists(sock))
+    wait_for("connected", lambda: errno_of(a.send_fd, sock, fd) == 0)
+    passed = d.answer()
+    d.pwrite(passed, A, 8192)
+    d.fdatasync(passed)
+    a.pwrite(fd, A, 16384)
+    d.fdatasync(passed)
+    require(a.fork_write(fd, A, 24576) == 0, "the child failed")
+    after_cut(c, A * 4)
+
+
+def passed_on(c):
+    """The receiver of a descriptor writes over what has a live record."""
+    a, path = begin(c)
+    d = Agent(c)
+    fd = a.open(path, os.O_RDWR | os.O_CREAT)
+    a.write_synced(fd, A, 0)
+    c.accelerated()
+    sock = c.path("socket")
+    d.send("receive_fd", sock)
+    wait_for("a socket", lambda: os.path.exists(sock))
+    wait_for("connected", lambda: errno_of(a.send_fd, sock, fd) == 0)
+    passed = d.answer()
+    d.pwrite(passed, B, 4096)
+    d.fdatasync(passed)
+    after_cut(c, A[:4096] + B)
+
+
+def sync_of_others(c):
+    """A program without the library writes, one with it syncs: the sync must be real."""
+    a, path = begin(c)
+    u = Agent(c, shimmed=False)
+    fd = a.open(path, os.O_RDWR | os.O_CREAT)
+    a.write_synced(fd, B, 0)
+    c.accelerated()
+    plain = u.open(path, os.O_RDWR)
+    u.pwrite(plain, A, 4096)
+    u.fdatasync(plain)
+    a.write_synced(fd, B, 0)
+    after_cut(c, B + A)
+
+
+def mapped(c):
+    """A writable shared mapping: out of acceleration, and msync and fdatasync are real."""
+    a, path = begin(c)
+    fd = a.open(path, os.O_RDWR | os.O_CREAT)
+    a.write_synced(fd, A, 0)
+    c.accelerated()
+    a.map_shared(fd, 8192)
+    f = c.status("log.0")
+    require(f["state"] == "bypass" and f["reason"], "mapped, and not shown: %s", f)
+    a.map_store(fd, 0, B)
+    a.map_sync(fd)
+    a.map_store(fd, 4096, b"C" * 1000)
+    a.fdatasync(fd)
+    after_cut(c, B + b"C" * 1000 + b"A" * 3096)
+
+
+def direct(c):
+    """O_DIRECT and buffered descriptors of one file, the flag switched half-way, an odd length; direct
+    writes with no sync at all."""
+    a, path = begin(c)
+    u = Agent(c, shimmed=False)
+    fd = a.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+    reader = u.open(path, os.O_RDONLY)
+    straight = u.open(path, os.O_RDONLY | os.O_DIRECT)
+    for n in range(20):
+        a.direct_write(fd, block(n), n * 4096)
+        require(u.pread(reader, 4096, n * 4096) == block(n), "block %d: a buffered reader is behind", n)
+        require(u.direct_read(straight, 4096, n * 4096) == block(n), "block %d: O_DIRECT is behind", n)
+        require(a.direct_read(fd, 4096, n * 4096) == block(n), "block %d: the program itself", n)
+    c.accelerated()
+    plain = a.open(path, os.O_RDWR)
+    a.pwrite(plain, b"odd" * 100, 20 * 4096)
+    require(u.pread(reader, 300, 20 * 4096) == b"odd" * 100, "the odd tail is not seen")
+    a.direct_write(fd, block(99), 3 * 4096)
+    want = b"".join(block(99 if n == 3 else n) for n in range(20)) + b"odd" * 100
+    after_cut(c, want)
+
+
+def direct_in_bypass(c):
+    """The same without a daemon and with a full lane: a direct write without a sync counts on the disk."""
+    a, path = begin(c, lane_size="1MiB", reconnect_timeout="200ms")
+    fd = a.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+    a.direct_write(fd, block(0), 0)
+    c.accelerated()
+    c.product.kill()
+    for n in range(1, 330):
+        a.direct_write(fd, block(n), n * 4096)
+    after_cut(c, b"".join(block(n) for n in range(330)))
+
+
+def dsync_in_bypass(c):
+    """And O_DSYNC: the flag lives in the library, each write must be as good."""
+    a, path = begin(c, lane_size="1MiB", reconnect_timeout="200ms")
+    fd = a.open(path, os.O_RDWR | os.O_CREAT | os.O_DSYNC)
+    a.pwrite(fd, block(0), 0)
+    c.accelerated()
+    c.product.kill()
+    for n in range(1, 330):
+        a.pwrite(fd, block(n), n * 4096)
+    after_cut(c, b"".join(block(n) for n in range(330)))
+
+
+def readers(c):
+    """A backup tool beside the writer: pread, a mapping, O_DIRECT, each right after the acknowledgement;
+    with drains and heals going on."""
+    c.begin(destage_age="20ms", lane_size="1MiB")
+    c.fault.set(sync_fail_every=5, write_sleep_us=2000)
+    a, u = Agent(c), Agent(c, shimmed=False)
+    path = c.path("log.0")
+    fd = a.open(path, os.O_RDWR | os.O_CREAT)
+    a.pwrite(fd, bytes(1 << 20), 0)
+    reader = os.open(path, os.O_RDONLY)
+    straight = u.open(path, os.O_RDONLY | os.O_DIRECT)
+    m = mmap.mmap(reader, 1 << 20, prot=mmap.PROT_READ)
+    end = time.monotonic() + 4
+    n = 0
+    while time.monotonic() < end:
+        n += 1
+        data, at = block(n, 512), n * 7 % 2000 * 512
+        a.write_synced(fd, data, at)
+        require(os.pread(reader, 512, at) == data, "write %d: pread is behind", n)
+        require(m[at:at + 512] == data, "write %d: the mapping is behind", n)
+        if n % 8 == 0:
+            require(u.direct_read(straight, 4096, at & ~4095)[at & 4095:][:512] == data,
+                    "write %d: O_DIRECT is behind", n)
+    c.accelerated()
+    require(c.fault["writes"] > 0, "no heal took place")
+    m.close()
+    os.close(reader)
+    return "%d writes, %d writes of heals" % (n, c.fault["writes"])
+
+
+if __name__ == "__main__":
+    sys.exit(main([sync_by_another, passed_on, sync_of_others, mapped, direct, direct_in_bypass, dsync_in_bypass,
+                   readers]))
