@@ -135,6 +135,21 @@ def system_calls(preload, check):
     w.end()
 
 
+def closes_all(preload, check):
+    """A program that closes everything keeps its session: its slot hangs on a descriptor of ours."""
+    folder = fresh(preload)
+    log = os.path.join(folder, "log.1")
+    w = Writer(preload)
+    w.must("open", 0, log, "+c")
+    w.must("pwrite", 0, 100, 0)
+    w.must("close-all")
+    check(preload.status().domain("preload")["sessions"] == 1, "closed all: session lost")
+    w.must("open", 0, log, "+")
+    w.must("pwrite", 0, 100, 100)
+    check(preload.file(log)["records"] == 2, "closed all: %s", preload.file(log))
+    w.end()
+
+
 def reused(preload, check):
     """A descriptor that was closed unseen and means another file now: that one's calls are real."""
     folder = fresh(preload)
@@ -385,6 +400,7 @@ CASES = {
     "normal": normal,
     "folder": lambda p, c: without_daemon(p, c, True),
     "no-folder": lambda p, c: without_daemon(p, c, False),
+    "closes-all": closes_all,
     "reused": reused,
     "forked": forked,
     "forked-token": forked_in_bypass,

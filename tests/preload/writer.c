@@ -12,6 +12,7 @@
  *	storm SLOT THREADS COUNT	threads write COUNT blocks of 512 bytes each, side by side, sync now and
  *				then, and read them back at the end; time: the longest call
  *	fork			the child goes on reading our stdin, the parent waits for its end
+ *	close-all		every descriptor from 3 on, in the ways that daemons do it
  *	raw-close SLOT | raw-open SLOT PATH	by system calls that no library sees
  *	unlink PATH | rename PATH PATH | truncate PATH BYTES
  */
@@ -168,6 +169,19 @@ static long storm(int fd, long threads, long count, long *ret_longest)
 	return bad ? -1 : threads * count;
 }
 
+static long close_all(void)
+{
+	for (int i = 3; i < 5000; i++) {
+		close(i);
+		dup2(0, i);
+		close(i);
+	}
+	if (close_range(3, ~0u, 0) < 0)
+		return -1;
+	closefrom(3);
+	return 0;
+}
+
 static long fork_here(void)
 {
 	pid_t pid = fork();
@@ -205,6 +219,8 @@ static long obey(char *word[5], long *ret_longest)
 		return storm(*fd, b, c, ret_longest);
 	if (strcmp(verb, "fork") == 0)
 		return fork_here();
+	if (strcmp(verb, "close-all") == 0)
+		return close_all();
 	if (strcmp(verb, "raw-close") == 0)
 		return syscall(SYS_close, *fd);
 	if (strcmp(verb, "raw-open") == 0)
