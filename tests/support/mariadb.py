@@ -76,13 +76,13 @@ class Server:
             time.sleep(0.01)
 
     def complaint(self):
-        """The first error that this run wrote to its log."""
+        """The first error that this run wrote to its log; None: it wrote none."""
         with open(self.log, errors="replace") as f:
             f.seek(self.log_from)
             for line in f:
                 if "[ERROR]" in line:
                     return line.split("[ERROR]", 1)[1].strip()
-        return "no error in its log"
+        return None
 
     @property
     def pid(self):

@@ -93,7 +93,7 @@ class Campaign:
     def args(self):
         # small binlogs rotate under load; in the controls a binlog that was never synced would
         # keep the server down before a row could be missed
-        return self.extra + ([] if self.mode in UNSAFE else ["--max-binlog-size=1M"])
+        return ([] if self.mode in UNSAFE else ["--max-binlog-size=1M"]) + self.extra
 
     def start_over(self, n):
         """Fresh file system, data directory, pool."""

@@ -44,7 +44,7 @@ class Pmemlogd:
     """create(), start(), kill(), stop(); env() is what a database needs to get at it."""
 
     def __init__(self, box, builddir, domain, lane_size="4MiB", user="mysql", preload=None,
-                 settings=None, memory="512m"):
+                 settings=None, memory="1g"):
         self.box = box
         self.domain = domain
         self.user = user
