@@ -11,8 +11,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "pool/dir/filesystems.h"
+#include "base/overflow.h"
+#include "base/sys.h"
 #include "pool/dir/media.h"
+
+#define REWRITE_NS UINT64_C(200000000) /* the design's 200 ms */
 
 static int proc_path(int fd, char *buf, size_t n)
 {
@@ -207,8 +210,10 @@ int register_stamp(struct pool *p, int fd, uint32_t lane, const char *path,
 	f.id = known ? old.id : pool_new_file_id(p);
 	if (f.id == 0)
 		return refuse(e, -EIO, path);
+	/* The mark is a change of ours; a file that is known may have live records. */
+	f.rewrite_until_ns = now_realtime_ns() + REWRITE_NS;
 	if (known) {
-		f.rewrite_until_ns = old.rewrite_until_ns;
+		f.rewrite_until_ns = max_of(f.rewrite_until_ns, old.rewrite_until_ns);
 		f.flags = old.flags & POOL_FILE_DEGRADED;
 	}
 	/* A message may be cut off; a half multibyte sign at the end is harmless there. */
