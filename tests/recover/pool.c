@@ -685,6 +685,57 @@ static void test_orphans(void **state)
 	run("cmp %s/lane-%06u %s/keep", pool_dir, b.lane, base);
 }
 
+/* Random damage: opening refuses, or everything that was in the pool is there unchanged. */
+static void test_random_damage(void **state)
+{
+	struct pool_file f = { .id = 5, .handle_bytes = 8, .path = "some/file" }, got;
+	struct pool *p = must_open();
+	struct pool_domain d = make_lane(p, "db"), found;
+	unsigned refusals = 0;
+	int index;
+
+	(void)state;
+	srandom(20261130);
+	f.lane = d.lane;
+	index = catalog_file_put(p, UINT32_MAX, &f);
+	pool_close(p);
+	for (unsigned n = 0; n < 150; n++) {
+		unsigned flips = 1 + (unsigned)random() % 3;
+		off_t at[3];
+
+		for (unsigned i = 0; i < flips; i++) {
+			at[i] = random() % (2 * 104 + 2 * 512 + 2 * 512);
+			if (at[i] < 208)
+				at[i] = at[i] < 104 ? at[i] : POOL_SB_BYTES + at[i] - 104;
+			else if (at[i] < 208 + 1024)
+				at[i] = domain_at(0, 0) + at[i] - 208;
+			else
+				at[i] = file_at((unsigned)index, 0) + at[i] - 208 - 1024;
+			flip(at[i]);
+		}
+		if (pool_open(&p, pool_dir, state_dir, true, false, &error) < 0) {
+			refusals++;
+			assert_true(strlen(error.text) > 10);
+			while (flips-- > 0)
+				flip(at[flips]);
+			continue;
+		}
+		assert_int_equal(catalog_domain_find(p, d.uid, "db"), 0);
+		assert_int_equal(catalog_domain_get(p, 0, &found), 0);
+		assert_int_equal(found.lane, d.lane);
+		if (catalog_file_get(p, (uint32_t)index, &got) == 0)
+			assert_string_equal(got.path, f.path);
+		else
+			assert_int_equal(p->damaged_files, 1);
+		/* whole again for the next round */
+		assert_int_equal(catalog_domain_put(p, 0, &found), 0);
+		assert_int_equal(catalog_file_put(p, (uint32_t)index, &f), index);
+		pool_close(p);
+	}
+	print_message("%u of 150 refused\n", refusals);
+	assert_in_range(refusals, 1, 149);
+}
+
 /* Memory that vanishes under the mapping does not kill us: SIGBUS while the catalog is read. */
 static void test_sigbus(void **state)
 {
@@ -715,7 +766,8 @@ int main(void)
 		T(test_features),	 T(test_catalog_damage),
 		T(test_catalog_torn),	 T(test_catalog_torn_and_damaged),
 		T(test_catalog_full),	 T(test_lanes),
-		T(test_orphans),	 T(test_sigbus),
+		T(test_orphans),	 T(test_random_damage),
+		T(test_sigbus),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Every row of the table in judge.h, with real files on ext4 and xfs. */
+#include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -785,6 +786,21 @@ static void test_unknown_type(void **state)
 	assert_non_null(strstr(world_domain(&w).reason, "does not know"));
 }
 
+/* C17: an ordinary disk is named as such, with what to change; nothing stays behind. */
+static void test_not_dax(void **state)
+{
+	struct pool_error e;
+	char dir[300], state_dir[300];
+
+	(void)state;
+	(void)snprintf(dir, sizeof(dir), "%s/pool", w.mount);
+	(void)snprintf(state_dir, sizeof(state_dir), "%s/state2", w.base);
+	assert_int_equal(pool_create(dir, state_dir, false, false, &e), -EOPNOTSUPP);
+	assert_non_null(strstr(e.text, w.fs));
+	assert_non_null(strstr(e.text, "dax=always"));
+	assert_int_equal(rmdir(dir), 0);
+}
+
 /* D24 (a) to (d). */
 static uint64_t fake_usc;
 
@@ -880,6 +896,7 @@ int main(int argc, char **argv)
 		T(test_damage_gone),
 		T(test_lines),
 		T(test_unknown_type),
+		T(test_not_dax),
 		T(test_unsafe_shutdown),
 	};
 
