@@ -249,6 +249,14 @@ class Daemon(CtlTest):
         r = self.ctl("flush", "no-such-user-here/toy", expect=1)
         self.assertIn("no such user", r.stderr)
 
+    def test_status_to_a_terminal(self):
+        """Whatever the daemon lets through: no control character reaches the terminal."""
+        self.start(program=outer.FAKE).ready()
+        r = self.ctl("status", expect=0)
+        self.assertIn("Last error: ?[31m forged", r.stdout)
+        self.assertNotIn("\x1b", r.stdout)
+        self.assertIn("NOT DURABLE", r.stdout)  # what is not said to be durable is not
+
     def test_flush_shows_progress(self):
         d = self.start(program=outer.FAKE, env={"FAKE_WORK_MS": "1500", "FAKE_DOMAINS": "0/a"})
         d.ready()

@@ -287,6 +287,7 @@ struct json_object *domain_set_status(struct domain_set *set, const char *filter
 	json_object_object_add(
 		o, "destage_age_ns",
 		json_object_new_int64((int64_t)config_get(set->config, destage_age_ns)));
+	json_object_object_add(o, "last_error", json_object_new_string("\x1b[31m forged"));
 	*ret_exit = 0;
 	return o;
 }

@@ -19,6 +19,12 @@ def fds_of(pid):
     return len(os.listdir("/proc/%d/fd" % pid))
 
 
+def cpu_seconds(pid):
+    with open("/proc/%d/stat" % pid) as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def settles(function, wanted, timeout=outer.PATIENCE):
     """Waits until function() == wanted; the last value."""
     end = time.monotonic() + timeout
@@ -390,6 +396,19 @@ class Slow(Session):
         c.close()
         self.alive()
 
+    def test_bounded_client_costs_nothing(self):
+        """While nothing is read from a client, his waiting packets do not keep the loop busy."""
+        c = self.client()
+        c.ask(wire.HELLO, wire.hello()).close()
+        for i in range(60):
+            c.send(wire.packet(wire.FLUSH, wire.domain("test"), i))
+        before, began = cpu_seconds(self.daemon.pid), time.monotonic()
+        for _ in range(60):
+            c.receive()
+        spent = time.monotonic() - began
+        self.assertGreater(spent, 1)
+        self.assertLess(cpu_seconds(self.daemon.pid) - before, spent / 2)
+
     def test_flood_does_not_starve_others(self):
         end = time.monotonic() + 2
         stop = threading.Event()
@@ -424,6 +443,35 @@ class Slow(Session):
         for t in threads:
             t.join(outer.PATIENCE)
         self.assertGreater(served, 20)
+        self.alive()
+
+
+class Close(Session):
+    """A descriptor that hangs in close() hangs nobody else up."""
+
+    env = {"LD_PRELOAD": os.environ.get("SLOWCLOSE", ""), "SLOW_CLOSE_MS": "3000"}
+
+    def setUp(self):
+        if not os.environ.get("SLOWCLOSE"):
+            self.skipTest("no SLOWCLOSE")
+        if any(word in outer.FAKE for word in ("asan", "tsan")):
+            self.skipTest("a sanitizer comes first in the list of preloads")
+        super().setUp()
+
+    def test_slow_close(self):
+        path = os.path.join(self.folder.path, "slow-close")
+        fd = os.open(path, os.O_RDWR | os.O_CREAT)
+        self.addCleanup(os.close, fd)
+        began = time.monotonic()
+        for _ in range(12):  # more than may hang at once
+            with wire.Client(self.folder.socket) as c:
+                c.send(wire.packet(wire.STATUS, wire.domain()), [fd])
+                self.assertEqual(c.receive().status, EPROTO)
+        with wire.Client(self.folder.socket) as c:
+            self.assertEqual(c.ask(wire.HELLO, wire.hello()).status, 0)
+        self.assertLess(time.monotonic() - began, 2.5)
+        # at most 8 of one user hang; the others were dropped by the kernel
+        self.assertLessEqual(fds_of(self.daemon.pid), self.idle_fds + 8)
         self.alive()
 
 
