@@ -184,8 +184,15 @@ int identity_open(const struct pool_file *f, int flags, int *ret_fd)
 	/* NONBLOCK: should the handle name a FIFO by damage, this does not hang. */
 	fd = open_by_handle_at(mount_fd, &handle.h,
 			       flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return errno == ESTALE || errno == ENOENT ? IDENTITY_STALE : -errno;
+	if (fd < 0 && errno != ESTALE && errno != ENOENT)
+		return -errno;
+	if (fd < 0) {
+		/* A file system that has shut down says the same of files that are there. One that still
+		 * syncs told the truth, and the unlink is durable now. */
+		if (syncfs(mount_fd) < 0 || fsync(mount_fd) < 0)
+			return -errno;
+		return IDENTITY_STALE;
+	}
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	/* ext4 and xfs keep an inode's generation in the handle, so another kind of file under it is

@@ -210,19 +210,19 @@ int register_stamp(struct pool *p, int fd, uint32_t lane, const char *path,
 	f.id = known ? old.id : pool_new_file_id(p);
 	if (f.id == 0)
 		return refuse(e, -EIO, path);
-	/* The mark is a change of ours; a file that is known may have live records. */
-	f.rewrite_until_ns = now_realtime_ns() + REWRITE_NS;
-	if (known) {
-		f.rewrite_until_ns = max_of(f.rewrite_until_ns, old.rewrite_until_ns);
+	if (known)
 		f.flags = old.flags & POOL_FILE_DEGRADED;
-	}
 	/* A message may be cut off; a half multibyte sign at the end is harmless there. */
 	(void)snprintf(f.path, sizeof(f.path), "%.*s", (int)sizeof(f.path) - 1, path);
 
+	/* The mark is a change of ours: known as such until the ctime that it makes is in the entry. */
+	f.rewrite_until_ns =
+		max_of(now_realtime_ns() + REWRITE_NS, known ? old.rewrite_until_ns : 0);
 	r = catalog_file_put(p, index, &f);
 	if (r < 0)
 		return refuse(e, r, path);
 	index = (uint32_t)r;
+	f.rewrite_until_ns = known ? old.rewrite_until_ns : 0;
 	r = mark_write(own, p, &f);
 	if (r == 0)
 		r = identity_times(own, &f.btime_ns, &f.ctime_ns, NULL, NULL);
