@@ -13,15 +13,8 @@
 #include "client/preload/attach.h"
 #include "client/preload/config.h"
 #include "client/preload/desc.h"
+#include "client/preload/folder.h"
 #include "pool/slot.h"
-
-struct linux_dirent64 {
-	uint64_t d_ino;
-	int64_t d_off;
-	unsigned short d_reclen;
-	unsigned char d_type;
-	char d_name[];
-};
 
 /* Ours, open, and somebody is in it? Then the lane's path. */
 static int judge(int fd, char ret_lane[512])

@@ -13,6 +13,7 @@
 
 #include "base/overflow.h"
 #include "base/sys.h"
+#include "client/preload/folder.h"
 #include "client/preload/log.h"
 
 #define RULES_FOLDER   "/etc/pmemlogd/preload.d"
@@ -42,6 +43,7 @@ static struct pattern patterns[PATTERNS_MAX];
 static unsigned pattern_count;
 static char text[TEXT_BYTES]; /* the globs' bytes */
 static size_t text_used;
+static uint32_t rule_count;
 
 /* The section that is being read. */
 static struct {
@@ -177,6 +179,65 @@ static bool trusted(const struct stat *st, bool by_user)
 	       !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
+/*
+ * inih cuts lines that are longer than its buffer. Each part of a list goes to a line of its own (a
+ * continuation, which begins with a blank, and in which inih knows no comment: they go, too).
+ */
+static void break_lists(const char *in, char *out)
+{
+	bool comment = false, begin = true;
+
+	for (; *in; in++) {
+		if (*in == '\n') {
+			comment = false;
+			begin = true;
+		} else if ((begin && (*in == ';' || *in == '#')) ||
+			   (*in == ';' && (in[-1] == ' ' || in[-1] == '\t'))) {
+			comment = true;
+		} else if (*in != ' ' && *in != '\t') {
+			begin = false;
+		}
+		if (comment)
+			continue;
+		if (*in == ',') {
+			*out++ = '\n';
+			*out++ = ' ';
+		} else {
+			*out++ = *in;
+		}
+	}
+	*out = '\0';
+}
+
+/* A file with a line that is none is not obeyed at all. */
+static void parse_rules(const char *text_of_file, const char *name)
+{
+	const unsigned patterns_before = pattern_count;
+	const size_t text_before = text_used;
+	char domain_before[sizeof(config.domain)];
+	static char lines[2 * FILE_MAX_BYTES + 1];
+	int line;
+
+	memcpy(domain_before, config.domain, sizeof(domain_before));
+	break_lists(text_of_file, lines);
+	memset(&reading, 0, sizeof(reading));
+	reading.rule = rule_count;
+	reading.first_pattern = pattern_count;
+	reading.first_text = text_used;
+	line = ini_parse_string(lines, take_line, NULL);
+	finish_rule();
+	if (line != 0) {
+		pattern_count = patterns_before;
+		text_used = text_before;
+		memcpy(config.domain, domain_before, sizeof(domain_before));
+		shim_log('4', "rules not read: a line is no section and no key", name);
+		return;
+	}
+	rule_count = reading.rule;
+	if (reading.fault)
+		shim_log('4', "a rule was left out: unknown key, or too long", name);
+}
+
 static void read_rules(int folder, const char *name, bool by_user)
 {
 	static char buffer[FILE_MAX_BYTES + 1]; /* the constructor is alone */
@@ -197,29 +258,13 @@ static void read_rules(int folder, const char *name, bool by_user)
 		return;
 	}
 	buffer[n] = '\0';
-	reading.any = false;
-	reading.section[0] = '\0';
-	reading.fault = false;
-	if (ini_parse_string(buffer, take_line, NULL) != 0)
-		reading.broken = true;
-	finish_rule();
-	if (reading.fault)
-		shim_log('4', "a rule was left out: unknown key or line, or too long", name);
-	reading.any = false;
+	parse_rules(buffer, name);
 }
 
 static int by_name(const void *a, const void *b)
 {
 	return strcmp(a, b);
 }
-
-struct linux_dirent64 {
-	uint64_t d_ino;
-	int64_t d_off;
-	unsigned short d_reclen;
-	unsigned char d_type;
-	char d_name[];
-};
 
 static void read_folder(const char *path, bool by_user)
 {

@@ -6,10 +6,12 @@
 #include <linux/fs.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 
 #include "base/sys.h"
 #include "client/preload/call.h"
+#include "client/preload/passed.h"
 
 struct copy_args {
 	long number;
@@ -97,6 +99,8 @@ static int shim_ioctl(int fd, unsigned long request, ...)
 	arg = va_arg(ap, void *);
 	va_end(ap);
 
+	if (unlikely(desc_peek(fd)) && (request == FIOCLEX || request == FIONCLEX))
+		return (int)errno_result(close_on_exec(fd, request == FIOCLEX));
 	/* Reflink into the file; other requests change no bytes of it. */
 	if (likely(!desc_peek(fd)) || (request != FICLONE && request != FICLONERANGE))
 		return real.ioctl(fd, request, arg);

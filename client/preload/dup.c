@@ -7,18 +7,10 @@
 
 #include "base/sys.h"
 #include "client/preload/call.h"
+#include "client/preload/passed.h"
 
 #define SHOWN_FLAGS \
 	(O_DIRECT | O_DSYNC | O_SYNC) /* kept in the description, not set in the kernel */
-
-static long op_leave(struct call *c, void *arg)
-{
-	(void)arg;
-	if (!c->d)
-		return 0;
-	atomic_store_relaxed(&c->d->stay, 1);
-	return c->s ? file_enter_bypass(c->s, &c->who, &c->r, BYPASS_STREAM) : 0;
-}
 
 /* Enters a fresh number of d. Rule descriptors are close-on-exec, whatever the program asked. */
 static long enter(int fd, struct desc *d, bool inherit)
@@ -77,12 +69,12 @@ static long dup_onto(int fd, int onto, int flags)
 		r = sys_call3(SYS_dup3, fd, onto, flags);
 	} else {
 		/* Standard input, output, error: meant for a program that comes by exec. */
-		bool passed_on = d && onto <= STDERR_FILENO && !(flags & O_CLOEXEC);
+		bool to_exec = d && onto <= STDERR_FILENO && !(flags & O_CLOEXEC);
 
-		if (passed_on && call_make(fd, op_leave, NULL) < 0)
+		if (to_exec && passed_on(fd) < 0)
 			r = -errno;
 		else
-			r = sys_call3(SYS_dup3, fd, onto, d && !passed_on ? O_CLOEXEC : flags);
+			r = sys_call3(SYS_dup3, fd, onto, d && !to_exec ? O_CLOEXEC : flags);
 		if (r >= 0) {
 			if (d)
 				return enter((int)r, d, !(flags & O_CLOEXEC));
@@ -125,18 +117,20 @@ static int set_flags(int fd, struct desc *d, long flags)
 
 static long set_fd_flags(int fd, long flags)
 {
-	long r;
-
 	if (flags & FD_CLOEXEC) {
 		desc_set_inherit(fd, false);
 		return 0;
 	}
 	/* Cleared on purpose: another program image will write here without us. */
-	r = call_make(fd, op_leave, NULL);
-	if (r < 0)
+	if (passed_on(fd) < 0)
 		return -errno;
 	desc_set_inherit(fd, true);
 	return sys_call3(SYS_fcntl, fd, F_SETFD, 0);
+}
+
+long close_on_exec(int fd, int on)
+{
+	return is_ours(fd) ? -EBADF : set_fd_flags(fd, on ? FD_CLOEXEC : 0);
 }
 
 static long fcntl_known(int fd, struct desc *d, int command, void *arg)

@@ -13,6 +13,7 @@
 #include "base/sys.h"
 #include "client/preload/call.h"
 #include "client/preload/handle.h"
+#include "client/preload/passed.h"
 
 static long leave(struct call *c, uint32_t reason)
 {
@@ -60,28 +61,41 @@ static void *shim_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t 
  * O_DSYNC and O_SYNC cannot be set later: the file is opened anew on the same number (which ends record
  * locks of the program on it, as any close does).
  */
-static void give_flags_back(int fd, int asked)
+static long give_flags_back(int fd, int asked)
 {
 	char link[32];
 	long flags, position, again;
 
 	if (!(asked & (O_DIRECT | O_DSYNC | O_SYNC)))
-		return;
+		return 0;
 	flags = sys_call2(SYS_fcntl, fd, F_GETFL);
 	if (flags < 0)
-		return;
-	if (!(asked & (O_DSYNC | O_SYNC))) {
-		(void)sys_call3(SYS_fcntl, fd, F_SETFL, flags | O_DIRECT);
-		return;
-	}
+		return flags;
+	if ((flags & asked & (O_DSYNC | O_SYNC)) == (asked & (O_DSYNC | O_SYNC)))
+		return sys_call3(SYS_fcntl, fd, F_SETFL, flags | (asked & O_DIRECT));
 	position = sys_call3(SYS_lseek, fd, 0, SEEK_CUR);
 	again = sys_call4(SYS_openat, AT_FDCWD, handle_link(fd, link),
 			  flags | (asked & (O_DIRECT | O_DSYNC | O_SYNC)) | O_CLOEXEC, 0);
 	if (again < 0)
-		return;
+		return again;
 	(void)sys_call3(SYS_lseek, again, position, SEEK_SET);
-	(void)sys_call3(SYS_dup3, again, fd, O_CLOEXEC);
+	flags = sys_call3(SYS_dup3, again, fd, O_CLOEXEC);
 	(void)sys_call1(SYS_close, again);
+	return flags < 0 ? flags : 0;
+}
+
+int passed_on(int fd)
+{
+	struct desc *d = desc_peek(fd) ? desc_get(fd) : NULL;
+	int r;
+
+	if (!d)
+		return 0;
+	r = (int)call_make(fd, op_stream, NULL);
+	if (r == 0)
+		r = (int)errno_result(give_flags_back(fd, atomic_load_relaxed(&d->asked)));
+	desc_put(d);
+	return r < 0 ? -1 : 0;
 }
 
 static FILE *shim_fdopen(int fd, const char *mode)
@@ -100,7 +114,7 @@ static FILE *shim_fdopen(int fd, const char *mode)
 		desc_put(d);
 		return NULL;
 	}
-	give_flags_back(fd, atomic_load_relaxed(&d->asked));
+	(void)give_flags_back(fd, atomic_load_relaxed(&d->asked));
 	f = real.fdopen(fd, mode);
 	/* fclose closes the descriptor where we do not see it: it leaves the table now. */
 	if (f) {
@@ -112,11 +126,8 @@ static FILE *shim_fdopen(int fd, const char *mode)
 	return f;
 }
 
-/*
- * Whoever gets the descriptor writes without a record, and a replay would put ours over what he wrote.
- * With the message as it is he would also get a description without the sync flags. 0, or -1 and errno.
- */
-static int pass_on(const struct msghdr *m)
+/* Whoever gets the descriptor writes without a record, and a replay would put ours over what he wrote. */
+static int pass_message(const struct msghdr *m)
 {
 	struct msghdr copy = { .msg_control = m->msg_control, .msg_controllen = m->msg_controllen };
 
@@ -125,19 +136,11 @@ static int pass_on(const struct msghdr *m)
 		    c->cmsg_len < CMSG_LEN(0))
 			continue;
 		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
-			struct desc *d;
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-			d = desc_peek(fd) ? desc_get(fd) : NULL;
-			if (!d)
-				continue;
-			if (call_make(fd, op_stream, NULL) < 0) {
-				desc_put(d);
+			if (passed_on(fd) < 0)
 				return -1;
-			}
-			give_flags_back(fd, atomic_load_relaxed(&d->asked));
-			desc_put(d);
 		}
 	}
 	return 0;
@@ -151,7 +154,7 @@ static bool may_pass(const struct msghdr *m)
 
 static ssize_t shim_sendmsg(int fd, const struct msghdr *m, int flags)
 {
-	if (may_pass(m) && pass_on(m) < 0)
+	if (may_pass(m) && pass_message(m) < 0)
 		return -1;
 	return real.sendmsg(fd, m, flags);
 }
@@ -159,7 +162,7 @@ static ssize_t shim_sendmsg(int fd, const struct msghdr *m, int flags)
 static int shim_sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 {
 	for (unsigned int i = 0; desc_table && m && i < n; i++)
-		if (may_pass(&m[i].msg_hdr) && pass_on(&m[i].msg_hdr) < 0)
+		if (may_pass(&m[i].msg_hdr) && pass_message(&m[i].msg_hdr) < 0)
 			return -1;
 	return real.sendmmsg(fd, m, n, flags);
 }

@@ -44,27 +44,49 @@ def left_alone(check, library):
         check(seen[0] == seen[1] and seen[0][0] == 7, "differs: %s", seen)
 
 
-def untrusted_rules(check, library):
-    """A rule file that others may write is not obeyed: the program makes no connection."""
-    with tempfile.TemporaryDirectory() as folder:
-        rules = os.path.join(folder, "x.ini")
-        with open(rules, "w", encoding="ascii") as f:
-            f.write("[x]\nprogram = *\npath = */log.[0-9]*\n")
-        probe = ("import os, sys; fd = os.open('%s/log.1', os.O_RDWR | os.O_CREAT | os.O_DIRECT);"
-                 "import fcntl; os.fstat(fd);"
-                 "print(os.readlink('/proc/self/fd/%%d' %% fd), "
-                 "[l for l in open('/proc/self/fdinfo/%%d' %% fd) if l.startswith('flags')][0])"
-                 % folder)
-        flags = {}
-        for mode in (0o644, 0o666):
-            os.chmod(rules, mode)
-            env = dict(os.environ, LD_PRELOAD=library, PMEMLOGD_PRELOAD_CONFIG=folder,
-                       PMEMLOGD_SOCKET=os.path.join(folder, "no.sock"))
-            text = output(sys.executable, "-c", probe, env=env).stdout
-            flags[mode] = re.findall(r"flags:\s+(\d+)", text)
-        # O_DIRECT is taken off the real descriptor only where a rule took the file
-        check(flags[0o644] and not int(flags[0o644][0], 8) & os.O_DIRECT, "rule: %s", flags)
-        check(flags[0o666] and int(flags[0o666][0], 8) & os.O_DIRECT, "untrusted rule: %s", flags)
+def taken(library, folder, path, text, mode=0o644):
+    """Does a rule file with this text take `path`? Then the real descriptor has no O_DIRECT."""
+    rules = os.path.join(folder, "x.ini")
+    with open(rules, "w", encoding="ascii") as f:
+        f.write(text)
+    os.chmod(rules, mode)
+    probe = ("import os, sys; fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_DIRECT);"
+             "print([l for l in open('/proc/self/fdinfo/%d' % fd) if l.startswith('flags')][0])")
+    env = dict(os.environ, LD_PRELOAD=library, PMEMLOGD_PRELOAD_CONFIG=folder,
+               PMEMLOGD_SOCKET=os.path.join(folder, "no.sock"))
+    r = output(sys.executable, "-c", probe, os.path.join(folder, path), env=env)
+    flags = re.findall(r"flags:\s+(\d+)", r.stdout)
+    return bool(flags) and not int(flags[0], 8) & os.O_DIRECT
+
+
+def rules(check, library):
+    program = os.path.basename(os.path.realpath(sys.executable))
+    good = "[x]\nprogram = other, %s\npath = */log.[0-9]*\n" % program
+    many = ", ".join("*/some-long-name-%d.[0-9]" % i for i in range(60))
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.mkdir(os.path.join(folder, "not"))
+        for path, text, mode, expected in (
+                ("log.1", good, 0o644, True),
+                ("log", good, 0o644, False),
+                ("log.1", good, 0o666, False),
+                ("log.1", good, 0o664, False),
+                ("log.1", good.replace(program, "another"), 0o644, False),
+                ("log.1", good.replace(program, "*"), 0o644, True),
+                ("log.1", good.replace(program, program[:3] + "*"), 0o644, True),
+                ("not/log.1", good + "exclude = */not/*\n", 0o644, False),
+                ("log.1", good + "exclude = */not/*\n", 0o644, True),
+                ("log.1", good + "colour = red\n", 0o644, False),
+                ("log.1", good + "[y]\nprogram = *\npath = */x\ncolour = red\n", 0o644, True),
+                ("log.1", good + "nonsense\n", 0o644, False),
+                ("log.1", "program = *\npath = */log.1\n", 0o644, True),
+                ("log.1", "[x]\nprogram = *\n", 0o644, False),
+                ("log.1", "[x]\npath = *\n", 0o644, False),
+                ("log.1", "", 0o644, False),
+                ("log.1", "[x]\nprogram = *\npath = %s, */log.1 ; one, two\n" % many, 0o644, True),
+                ("log.1", "[x]\nprogram = *\npath = */a,\n    */b\n    */log.1\n", 0o644, True),
+                ("log.1", "; a, b\n# c, d\n" + good, 0o644, True)):
+            check(taken(library, folder, path, text, mode) == expected, "rule for %s, mode %o:\n%s", path,
+                  mode, text)
 
 
 def main():
@@ -72,7 +94,7 @@ def main():
     check = Check()
     symbols(check, library)
     left_alone(check, library)
-    untrusted_rules(check, library)
+    rules(check, library)
     return 1 if check.failed else 0
 
 
