@@ -2,6 +2,7 @@
 """A program that makes the calls which a test names, one by one: (name, arguments) by pickle on its
 stdin, ("ok", result) or ("error", errno) on its stdout. Under the preload library or without it."""
 import ctypes
+import fcntl
 import mmap
 import os
 import pickle
@@ -83,6 +84,30 @@ def fork_write(fd, data, offset):
             os._exit(0)
         finally:
             os._exit(1)
+    return os.waitpid(pid, 0)[1]
+
+
+def inherit(fd, how):
+    """Makes fd one that a program after exec has."""
+    if how == "ioctl":
+        fcntl.ioctl(fd, 0x5450)  # FIONCLEX
+    else:
+        fcntl.fcntl(fd, fcntl.F_SETFD, 0)
+
+
+def exec_write(fd, data):
+    """A program without the library writes there, without a sync of its own; its exit status."""
+    code = "import os, sys; os.write(%d, sys.stdin.buffer.read())" % fd
+    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(r, 0)
+        os.close(w)
+        os.execve(sys.executable, [sys.executable, "-c", code], env)
+    os.close(r)
+    os.write(w, data)
+    os.close(w)
     return os.waitpid(pid, 0)[1]
 
 

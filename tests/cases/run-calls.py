@@ -65,6 +65,25 @@ def passed_on(c):
     after_cut(c, A[:4096] + B)
 
 
+def inherited(c):
+    """An O_DSYNC descriptor in a program that comes by exec: synchronous there, too."""
+    a, path = begin(c)
+    for name, how in (("log.0", "fcntl"), ("log.1", "ioctl")):
+        fd = a.open(c.path(name), os.O_RDWR | os.O_CREAT | os.O_DSYNC)
+        a.write(fd, A)
+        c.accelerated(name)
+        a.lseek(fd, 4096, 0)
+        a.inherit(fd, how)
+        require(a.exec_write(fd, B) == 0, "the other program failed")
+        f = c.status(name)
+        require(f["state"] == "bypass", "%s: not in bypass: %s", how, f)
+    c.cut()
+    c.recover()
+    for name in ("log.0", "log.1"):
+        have = read(c.path(name))
+        require(have == A[:4096] + B, "%s: %d bytes, %r", name, len(have), have[4096:4100])
+
+
 def sync_of_others(c):
     """A program without the library writes, one with it syncs: the sync must be real."""
     a, path = begin(c)
@@ -172,5 +191,5 @@ def readers(c):
 
 
 if __name__ == "__main__":
-    sys.exit(main([sync_by_another, passed_on, sync_of_others, mapped, direct, direct_in_bypass, dsync_in_bypass,
+    sys.exit(main([sync_by_another, passed_on, inherited, sync_of_others, mapped, direct, direct_in_bypass, dsync_in_bypass,
                    readers]))

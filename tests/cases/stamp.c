@@ -34,7 +34,11 @@
 #define FILES_MAX   16u
 #define MAGIC	    UINT64_C(0x7374616d70303031)
 
-enum plan { MIXED, OVERLAP, WIDE };
+enum plan {
+	MIXED,
+	OVERLAP,
+	WIDE
+};
 
 struct shared {
 	uint64_t seed, count;
@@ -131,8 +135,9 @@ static void *writer(void *arg)
 			r = fdatasync(fds[p.file]) < 0 ? -1 : r;
 		if (r != (ssize_t)bytes) {
 			if (!__atomic_load_n(&sh->stop, __ATOMIC_SEQ_CST)) {
-				snprintf(sh->words, sizeof(sh->words), "thread %u write %lu: %zd %s", t,
-					 n, r, r < 0 ? strerrorname_np(errno) : "short");
+				snprintf(sh->words, sizeof(sh->words),
+					 "thread %u write %lu: %zd %s", t, n, r,
+					 r < 0 ? strerrorname_np(errno) : "short");
 				sh->error = 1;
 			}
 			return NULL;
@@ -147,7 +152,7 @@ static void *writer(void *arg)
 
 static int open_file(const char *dir, uint32_t file, int flags)
 {
-	char path[4096];
+	char path[1024];
 
 	snprintf(path, sizeof(path), "%s/log.%u", dir, file);
 	return open(path, flags | O_CLOEXEC, 0644);
@@ -218,7 +223,8 @@ static int check_thread(uint32_t t, int shown)
 				continue;
 			if (wrong++ + shown < 5)
 				printf("thread %u log.%u unit %u: write %ld, should be %lu "
-				       "(acked %lu)\n", t, f, at, (long)n, model[f][at], acked);
+				       "(acked %lu)\n",
+				       t, f, at, (long)n, model[f][at], acked);
 		}
 	}
 	return wrong;
@@ -265,9 +271,9 @@ int main(int argc, char **argv)
 	sh->first = (uint32_t)atoi(argv[5]);
 	sh->threads = (uint32_t)atoi(argv[6]);
 	sh->files = (uint32_t)atoi(argv[7]);
-	sh->plan = strcmp(argv[8], "overlap") == 0 ? OVERLAP :
-		   strcmp(argv[8], "wide") == 0	   ? WIDE :
-						     MIXED;
+	sh->plan = strcmp(argv[8], "overlap") == 0 ? OVERLAP
+		   : strcmp(argv[8], "wide") == 0  ? WIDE
+						   : MIXED;
 	sh->dsync = strcmp(argv[9], "dsync") == 0;
 	sh->count = argc > 10 ? strtoul(argv[10], NULL, 0) : 0;
 	if (sh->first + sh->threads > THREADS_MAX || sh->files > FILES_MAX)
