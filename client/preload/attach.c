@@ -14,6 +14,8 @@
 #include "client/preload/log.h"
 #include "pool/slot.h"
 
+#define SLOT_TRIES 5 /* of up to a second each */
+
 /* A session is filled under the attach lock and published by `count`; never unmapped, since another
  * thread may be inside. Only as many as control files were closed under us: a handful. */
 static struct session sessions[SHIM_SESSIONS];
@@ -33,12 +35,17 @@ static int slot_locked(uint32_t index)
 {
 	struct session *s = &sessions[index];
 	uint32_t bit = 1u << index;
-	struct holder me;
-	int r;
+	struct holder me = { 0 };
+	int r = -EAGAIN;
 
 	if (atomic_load_acquire(&page->slots) & bit)
 		return 0;
-	r = slot_take(&s->ctl, s->head_copy.incarnation, &me);
+	/* -EAGAIN: the daemon looks whether the domain is empty, for an instant at a time. */
+	for (int i = 0; i < SLOT_TRIES; i++) {
+		r = slot_take(&s->ctl, s->head_copy.incarnation, &me);
+		if (r != -EAGAIN)
+			break;
+	}
 	if (r < 0)
 		return r;
 	s->me = me;

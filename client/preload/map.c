@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Ways to write a file past its descriptor: a shared mapping, a stream, the descriptor in the hands of
  * another process. Bypass, for good. */
+#include "client/preload/map.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -98,7 +99,7 @@ int passed_on(int fd)
 	return r < 0 ? -1 : 0;
 }
 
-static FILE *shim_fdopen(int fd, const char *mode)
+FILE *map_fdopen(int fd, const char *mode)
 {
 	struct desc *d;
 	FILE *f;
@@ -165,6 +166,11 @@ static int shim_sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 		if (may_pass(&m[i].msg_hdr) && pass_message(&m[i].msg_hdr) < 0)
 			return -1;
 	return real.sendmmsg(fd, m, n, flags);
+}
+
+static FILE *shim_fdopen(int fd, const char *mode)
+{
+	return map_fdopen(fd, mode);
 }
 
 #define FAMILY_MAP

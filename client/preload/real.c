@@ -98,6 +98,7 @@ void real_resolve(void)
 #include "client/preload/real.def"
 	take(&real.fork, "fork");
 	take(&real.fdopen, "fdopen");
+	take(&real.fopen, "fopen");
 	take(&real.pwritev2, "pwritev2");
 	take(&real.posix_fallocate, "posix_fallocate");
 	take(&real.fchmodat, "fchmodat");

@@ -24,6 +24,7 @@ struct real {
 	/* Those below are no system calls: their callers know what to do without them (NULL). */
 	pid_t (*fork)(void);
 	FILE *(*fdopen)(int, const char *);
+	FILE *(*fopen)(const char *, const char *);
 	ssize_t (*pwritev2)(int, const struct iovec *, int, off_t, int);
 	int (*posix_fallocate)(int, off_t, off_t);
 	int (*fchmodat)(int, const char *, mode_t, int);

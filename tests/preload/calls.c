@@ -327,6 +327,55 @@ static void stream(void)
 	say_file("plain");
 }
 
+/* fopen: libc's own open is seen by nobody. */
+static void files(void)
+{
+	int fd = log_file(0);
+	char line[32] = "";
+	FILE *f;
+
+	SAY(pwrite(fd, "0123456789", 10, 0));
+	SAY(close(fd));
+	f = fopen("log.1", "r+e");
+	MUST(f);
+	SAY(fputs("AB", f) >= 0);
+	SAY(fflush(f));
+	SAY(fsync(fileno(f)));
+	SAY(fcntl(fileno(f), F_GETFD));
+	SAY(fclose(f));
+	say_file("log.1");
+	f = fopen("log.1", "a");
+	MUST(f);
+	SAY(fcntl(fileno(f), F_GETFL) & SHOWN);
+	SAY(fcntl(fileno(f), F_GETFD));
+	SAY(fprintf(f, "end\n"));
+	SAY(fclose(f));
+	f = fopen("log.1", "r");
+	MUST(f && fgets(line, sizeof(line), f));
+	printf("%s", line);
+	SAY(fputs("no", f));
+	SAY(fclose(f));
+	say_file("log.1");
+	f = fopen("log.1", "w");
+	MUST(f);
+	SAY(fprintf(f, "new"));
+	SAY(fclose(f));
+	say_file("log.1");
+	printf("%s\n", fopen("log.1", "wx") ? "open" : strerrorname_np(errno));
+	printf("%s\n", fopen("none/log.1", "w") ? "open" : strerrorname_np(errno));
+	printf("%s\n", fopen("log.none", "r+") ? "open" : strerrorname_np(errno));
+	printf("%s\n", fopen("log.1", "z") ? "open" : strerrorname_np(errno));
+	f = fopen("log.3", "wx");
+	MUST(f);
+	SAY(fprintf(f, "created"));
+	SAY(fclose(f));
+	say_file("log.3");
+	fd = log_file(0);
+	SAY(pwrite(fd, "after", 5, 20));
+	SAY(fdatasync(fd));
+	say_file("log.1");
+}
+
 static void direct(void)
 {
 	char *p = aligned_alloc(4096, 8192);
@@ -455,6 +504,7 @@ const struct say_case calls_cases[] = {
 	{ "sizes", sizes },
 	{ "mapped", mapped },
 	{ "stream", stream },
+	{ "files", files },
 	{ "direct", direct },
 	{ "copies", copies },
 	{ "doors", doors },

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from harness import Check, Preload, default_builddir, find
+from harness import Check, Preload, Writer, default_builddir, find
 from sandbox import Sandbox, need
 
 # Records that a case makes at least: one for each write while its file is ours, 1 where nothing is said.
@@ -73,6 +73,10 @@ def main():
         preload = Preload(box, lane_size="16MiB")
         preload.create()
         preload.start()
+        # The counters live as long as the domain has a session: this one stays.
+        stays = Writer(preload)
+        stays.must("open", 0, os.path.join(box.folder("stays"), "log.1"), "+c")
+        stays.must("write", 0, 100)
         for build in ("same", "same-plain", "same-checked"):
             for case in cases:
                 if not wanted or case in wanted:
@@ -82,6 +86,7 @@ def main():
             # The test must be able to notice that the library was not there.
             check(compare(preload, program, "position", check, renamed=True) == 0,
                   "records without the library")
+        stays.end()
         preload.stop()
     return 1 if check.failed else 0
 
