@@ -61,8 +61,8 @@ class Daemon:
     """One run. `lines` are pid1's: (seconds, "NAME=VALUE"); `log` is what the daemon wrote."""
 
     def __init__(self, folder, program=None, watchdog=None, listen=(), journal=False, env=None,
-                 arguments=None):
-        command = [PID1]
+                 arguments=None, prefix=()):
+        command = list(prefix) + [PID1]
         if watchdog:
             command += ["--watchdog", str(int(watchdog * 1e6))]
         for what in listen:

@@ -32,8 +32,9 @@ BAD = [
     ('lane_size = "1023KiB";', 1, "out of range, 1MiB to 4294967232B"),
     ('lane_size = "4GiB";', 1, "out of range"),
     ('lane_size = "18446744073709551617B";', 1, "out of range"),
-    # 2^64 + 1 MiB, which would fit once it has wrapped
+    # 2^64 + 1 MiB, and ten times that: they would fit once they have wrapped
     ('lane_size = "18446744073710600192B";', 1, "out of range"),
+    ('lane_size = "184467440737106001920B";', 1, "out of range"),
     ('lane_size = "18014398509481985GiB";', 1, "out of range"),
     ('lane_size = "1048577B";', 1, "no multiple of 64"),
     ('bypass_size = "2MiB";', 1, "bypass_size: \"2MiB\" is out of range, 4KiB to 1MiB"),
