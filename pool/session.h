@@ -35,6 +35,11 @@ struct session {
 	struct ctl_head head_copy; /* the checked constant part */
 	struct holder me;	   /* slot; in the shim kept equal to the wipe-on-fork page's */
 	bool is_daemon;		   /* locks time out after 1 s; no space waits */
+	/* The daemon as a wait for room gave it up, until it moves: the other files' writers need not
+	 * find out again. Atomic, relaxed: a torn look costs a wait or a bypass. */
+	uint64_t stalled_ns;   /* daemon_ns + 1; 0: not given up */
+	uint32_t stalled_seq;  /* daemon_seq */
+	uint32_t stalled_trim; /* trim_seq */
 };
 
 /* Per call: which thread, and whether its last call was left by a longjmp. */

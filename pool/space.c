@@ -165,6 +165,25 @@ static void wake_destager(struct ctl_hot *hot)
 		(void)futex_wake(&hot->asleep, 1);
 }
 
+static void remember_stall(struct session *s, uint32_t seq)
+{
+	struct progress p = look(s);
+
+	atomic_store_relaxed(&s->stalled_trim, seq);
+	atomic_store_relaxed(&s->stalled_seq, p.seq);
+	atomic_store_relaxed(&s->stalled_ns, p.ns + 1);
+}
+
+/* True if a wait was given up and the daemon has not moved since: the outage is one, not one a file. */
+static bool stalled_still(struct session *s, uint32_t seq)
+{
+	struct progress p = look(s);
+
+	return atomic_load_relaxed(&s->stalled_ns) == p.ns + 1 &&
+	       atomic_load_relaxed(&s->stalled_seq) == p.seq &&
+	       atomic_load_relaxed(&s->stalled_trim) == seq;
+}
+
 int space_wait(struct session *s, uint32_t seq)
 {
 	struct ctl_hot *hot = s->ctl.hot;
@@ -175,6 +194,10 @@ int space_wait(struct session *s, uint32_t seq)
 
 	if (s->is_daemon)
 		return SPACE_STALLED;
+	if (stalled_still(s, seq)) {
+		wake_destager(hot);
+		return SPACE_STALLED;
+	}
 
 	/* Raised before the look at trim_seq (seq_cst): the daemon raises trim_seq, then looks here. */
 	atomic_add_seq(&hot->space_waiters, 1);
@@ -197,6 +220,8 @@ int space_wait(struct session *s, uint32_t seq)
 		(void)futex_wait(&hot->trim_seq, seq, min_of(WAIT_NS, timeout - (now - moved)));
 	}
 	atomic_sub_seq(&hot->space_waiters, 1);
+	if (r == SPACE_STALLED)
+		remember_stall(s, seq);
 	return r;
 }
 

@@ -46,7 +46,8 @@ void space_recount_notes(const struct control *c, const struct holder *me);
  * the daemon counts as stalled. Wakes the daemon first. SPACE_OK: try again; SPACE_STALLED.
  * Stalled: no progress for reconnect_timeout, or 10 x reconnect_timeout without room. Progress is
  * daemon_seq moving (a daemon started), and daemon_ns moving while slot 0 is held: a destager that
- * tries and fails is there, a word that stays in motion after its daemon died is not.
+ * tries and fails is there, a word that stays in motion after its daemon died is not. A daemon that was
+ * given up counts as stalled at once until one of the words moves: an outage is waited for once.
  * The daemon itself never waits: SPACE_STALLED at once.
  */
 int space_wait(struct session *s, uint32_t seq);

@@ -156,6 +156,18 @@ static void stalls(void **state)
 	assert_true(ms >= 195 && ms < 1500);
 	assert_int_equal(e.s.ctl.hot->space_waiters, 0);
 
+	/* given up once: the next file's writer need not find out again */
+	ms = wait_ms(&r);
+	assert_int_equal(r, SPACE_STALLED);
+	assert_true(ms < 100);
+
+	/* but a daemon that has moved is waited for again */
+	e.s.ctl.hot->daemon_seq++;
+	ms = wait_ms(&r);
+	assert_int_equal(r, SPACE_STALLED);
+	assert_true(ms >= 195 && ms < 1500);
+
+	e.s.ctl.hot->daemon_ns++;
 	assert_int_equal(pthread_create(&t, NULL, ticks, &stop), 0);
 	ms = wait_ms(&r);
 	atomic_store_release(&stop, 1);
