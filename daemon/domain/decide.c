@@ -134,6 +134,17 @@ static int find_tail(const struct lane *l, uint64_t head, uint64_t *ret)
 	return -EBADMSG;
 }
 
+static int look_unlinked(const struct ctl_file *f)
+{
+	return atomic_load_acquire(&f->unlinked) != 0;
+}
+
+/* The session has said that it takes the last name away: a stale handle is no surprise. */
+static bool unlinked(const struct domain *d, int index)
+{
+	return GUARD(look_unlinked(&d->s.ctl.files[index])) == 1;
+}
+
 /* One file of the catalog: a description of our own again. Its older records will be healed, since
  * open_head lies above them. */
 static int resume_file(struct domain *d, uint32_t catalog, const struct pool_file *e)
@@ -159,6 +170,11 @@ static int resume_file(struct domain *d, uint32_t catalog, const struct pool_fil
 		return 0;
 	}
 
+	if (r != IDENTITY_OK)
+		log_msg(LOG_WARNING, d->name, "%s: cannot be opened: %s", e->path,
+			r == IDENTITY_STALE	    ? "no such file any more"
+			: r == IDENTITY_NOT_MOUNTED ? "its file system is not mounted here"
+						    : strerror(-r));
 	df = calloc(1, sizeof(*df));
 	if (!df) {
 		if (fd >= 0)
@@ -166,7 +182,7 @@ static int resume_file(struct domain *d, uint32_t catalog, const struct pool_fil
 		return -ENOMEM;
 	}
 	df->fd = r == IDENTITY_OK ? fd : -1;
-	df->gone = r == IDENTITY_STALE;
+	df->gone = r == IDENTITY_STALE && (e->flags & POOL_FILE_UNLINKED || unlinked(d, index));
 	df->id = e->id;
 	df->index = (uint32_t)index;
 	df->catalog = catalog;

@@ -121,7 +121,9 @@ static int tick_file(struct domain *d, struct domain_file *df)
 		int fd = -1;
 
 		r = identity_open(&df->entry, O_RDWR, &fd);
-		df->gone = r == IDENTITY_STALE;
+		/* Stale without an UNLINK proves nothing: its records stay. */
+		df->gone =
+			r == IDENTITY_STALE && (w.unlinked || df->entry.flags & POOL_FILE_UNLINKED);
 		if (r == IDENTITY_OK) {
 			pthread_mutex_lock(&d->lock);
 			df->fd = fd;
