@@ -150,6 +150,34 @@ def closes_all(preload, check):
     w.end()
 
 
+def past_us(preload, check):
+    """Ways to write past the library take the file out of the lane, and say so."""
+    folder = fresh(preload)
+    w = Writer(preload)
+    for slot, way in enumerate(("map", "stream", "keep", "fopen r+", "fopen a", "fopen w")):
+        log = os.path.join(folder, "log.%d" % slot)
+        w.must("open", slot, log, "+c")
+        w.must("pwrite", slot, 5000, 0)
+        check(in_lane(preload, log), "%s: not in the lane before", way)
+        if way.startswith("fopen"):
+            w.must("close", slot)
+            w.must("fopen", log, way.split()[1])
+        else:
+            w.must(way, slot)
+        f = preload.file(log)
+        check(f and f["state"] == "bypass" and f["live_bytes"] == 0 and f["reason"], "%s: %s", way, f)
+        if way == "map" or way == "keep":
+            w.must("pwrite", slot, 100, 0)
+            check(preload.file(log)["records"] == f["records"], "%s: a record in bypass", way)
+    # reading makes no difference
+    log = os.path.join(folder, "log.9")
+    w.must("open", 9, log, "+c")
+    w.must("pwrite", 9, 100, 0)
+    w("fopen", log, "r")
+    check(in_lane(preload, log), "fopen for reading: not in the lane")
+    w.end()
+
+
 def reused(preload, check):
     """A descriptor that was closed unseen and means another file now: that one's calls are real."""
     folder = fresh(preload)
@@ -401,6 +429,7 @@ CASES = {
     "folder": lambda p, c: without_daemon(p, c, True),
     "no-folder": lambda p, c: without_daemon(p, c, False),
     "closes-all": closes_all,
+    "past-us": past_us,
     "reused": reused,
     "forked": forked,
     "forked-token": forked_in_bypass,

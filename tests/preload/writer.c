@@ -12,6 +12,8 @@
  *	storm SLOT THREADS COUNT	threads write COUNT blocks of 512 bytes each, side by side, sync now and
  *				then, and read them back at the end; time: the longest call
  *	fork			the child goes on reading our stdin, the parent waits for its end
+ *	map SLOT | stream SLOT | fopen PATH MODE | keep SLOT	shared mapping, fdopen, fopen (a line is
+ *				written), close-on-exec cleared
  *	close-all		every descriptor from 3 on, in the ways that daemons do it
  *	raw-close SLOT | raw-open SLOT PATH	by system calls that no library sees
  *	unlink PATH | rename PATH PATH | truncate PATH BYTES
@@ -22,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -182,6 +185,12 @@ static long close_all(void)
 	return 0;
 }
 
+/* The stream stays open. */
+static long put_line(FILE *f)
+{
+	return f && fputs("line\n", f) >= 0 && fflush(f) == 0 ? 0 : -1;
+}
+
 static long fork_here(void)
 {
 	pid_t pid = fork();
@@ -219,6 +228,16 @@ static long obey(char *word[5], long *ret_longest)
 		return storm(*fd, b, c, ret_longest);
 	if (strcmp(verb, "fork") == 0)
 		return fork_here();
+	if (strcmp(verb, "map") == 0)
+		return mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0) == MAP_FAILED
+			       ? -1
+			       : 0;
+	if (strcmp(verb, "stream") == 0)
+		return put_line(fdopen(*fd, "r+"));
+	if (strcmp(verb, "fopen") == 0)
+		return put_line(fopen(word[1], word[2]));
+	if (strcmp(verb, "keep") == 0)
+		return fcntl(*fd, F_SETFD, 0);
 	if (strcmp(verb, "close-all") == 0)
 		return close_all();
 	if (strcmp(verb, "raw-close") == 0)
