@@ -178,10 +178,16 @@ static bool look(struct name_call *a, struct named *from, struct named *to)
 	if (a->number == SYS_renameat2 && !(a->flags & RENAME_EXCHANGE) &&
 	    named_find(a->to_dir, a->to, 0, to)) {
 		/* Two names of one file: rename does nothing. */
-		if (!has_from || to->entry != from->entry || to->session != from->session)
+		if (!has_from || to->shut || to->entry != from->entry ||
+		    to->session != from->session)
 			a->dropped = to;
 	}
 	return a->moved || a->dropped;
+}
+
+static bool shut(const struct name_call *a)
+{
+	return (a->moved && a->moved->shut) || (a->dropped && a->dropped->shut);
 }
 
 /* libc's convention, or *ret_pass: none of our files is concerned. */
@@ -202,7 +208,7 @@ static int run(struct name_call *a, bool *ret_pass)
 		if (r < 0)
 			break;
 		a->who = &who;
-		r = run_once(a);
+		r = shut(a) ? -EIO : run_once(a);
 		mark_leave(&mark);
 	}
 	return (int)errno_result(r == AGAIN || r == -ESTALE ? -EIO : r);

@@ -7,33 +7,8 @@
 #include "base/sys.h"
 #include "client/preload/attach.h"
 #include "client/preload/desc.h"
+#include "client/preload/log.h"
 #include "client/preload/takeover.h"
-
-/* A rule's file that this process has not opened yet: its records may live in the domain's lane all the
- * same (another process, or an earlier life of this one). */
-static void attach_for(int dir, const char *path)
-{
-	struct caller who;
-	struct call_mark mark;
-	long fd;
-	bool marked;
-
-	if (!config_may_match(path))
-		return;
-	/* O_PATH: its close drops no record lock of the program's. */
-	fd = sys_call4(SYS_openat, dir, path, O_PATH | O_CLOEXEC, 0);
-	if (fd < 0)
-		return;
-	marked = mark_look((int)fd) != MARK_ABSENT;
-	(void)sys_call1(SYS_close, fd);
-	if (!marked || mark_enter(&mark, &who) < 0)
-		return;
-	if (page_lock(&who, true) == 0) {
-		(void)attach_locked();
-		page_unlock();
-	}
-	mark_leave(&mark);
-}
 
 static bool find(struct named *n)
 {
@@ -55,15 +30,56 @@ static bool find(struct named *n)
 	return n->id != 0;
 }
 
+/* Attaches, for a file that carries our mark. */
+static void attach_now(void)
+{
+	struct caller who;
+	struct call_mark mark;
+
+	if (mark_enter(&mark, &who) < 0)
+		return;
+	if (page_lock(&who, true) == 0) {
+		(void)attach_locked();
+		page_unlock();
+	}
+	mark_leave(&mark);
+}
+
+/* A rule's file that is in no session of this process: its records may live in a lane all the same
+ * (another process, or an earlier life of this one). True: *n is filled. */
+static bool find_marked(struct named *n)
+{
+	bool found = false;
+	long fd;
+
+	/* O_PATH: its close drops no record lock of the program's. */
+	fd = sys_call4(SYS_openat, n->dir, n->path, O_PATH | O_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	if (mark_look((int)fd) != MARK_ABSENT) {
+		attach_now();
+		found = find(n);
+		if (!found && !mark_of_session((int)fd)) {
+			shim_log('3',
+				 "its commits may lie in a pool that nobody serves, not changed",
+				 n->path);
+			n->shut = true;
+			found = true;
+		}
+	}
+	(void)sys_call1(SYS_close, fd);
+	return found;
+}
+
 bool named_find(int dir, const char *path, int flags, struct named *ret)
 {
 	if (!desc_table || !path)
 		return false;
 	page_own();
 	*ret = (struct named){ .dir = dir, .path = path, .flags = flags, .r.fd = -1 };
-	if (attach_newest() < 0)
-		attach_for(dir, path);
-	return find(ret);
+	if (find(ret))
+		return true;
+	return config_may_match(path) && find_marked(ret);
 }
 
 bool named_still(const struct named *n)
@@ -112,7 +128,7 @@ long named_make(struct named *n, enum named_how how, file_call *call, void *arg)
 	struct session *s = attach_session_at(n->session);
 	struct caller who;
 	struct call_mark mark;
-	long r = mark_enter(&mark, &who);
+	long r = n->shut ? -EIO : mark_enter(&mark, &who);
 
 	if (r < 0)
 		return errno_result(r);

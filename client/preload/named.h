@@ -15,15 +15,16 @@ struct named {
 	uint32_t session;
 	uint32_t entry;
 	uint64_t id;
+	bool shut; /* its commits may lie in a pool that cannot be reached: the call is refused, EIO */
 	/* while it is in use: */
 	struct file_ref r;
 	bool own_fd; /* r.fd is closed afterwards */
 };
 
 /*
- * True if the file of that name is registered in this process's domain: *ret then says where. False at
- * once while the process has no session. A path of a rule whose file carries our mark makes the
- * process attach first.
+ * True if the file of that name is registered in this process's domain: *ret then says where. A path
+ * of a rule whose file carries our mark makes the process attach first; if there is no session to be
+ * had for it, ret->shut is set: such a file is not changed, just as it is not opened for writing.
  */
 bool named_find(int dir, const char *path, int flags, struct named *ret);
 
@@ -40,5 +41,5 @@ enum named_how {
 	NAMED_FENCED,  /* RULE F */
 };
 
-/* Makes the call on the named file. libc's result convention. */
+/* Makes the call on the named file; shut: EIO. libc's result convention. */
 long named_make(struct named *n, enum named_how how, file_call *call, void *arg);

@@ -12,9 +12,7 @@
 #include "client/preload/link.h"
 #include "client/preload/log.h"
 
-#define RETRY_NS      UINT64_C(1000000000) /* a file in bypass tries to register that often */
-#define MARK_WAIT_NS  UINT64_C(2000000000) /* the daemon is between mark and entry */
-#define MARK_PAUSE_NS 5000000
+#define RETRY_NS UINT64_C(1000000000) /* a file in bypass tries to register that often */
 
 /* The file's entry in a session's control file: fills d and makes it DESC_ENTRY. False: none. */
 static bool adopt(struct desc *d, uint32_t session, int fd)
@@ -78,23 +76,6 @@ static int enroll(struct desc *d, int fd, const char *path, const struct caller 
 	return r;
 }
 
-/* A mark without an entry: the daemon may be between the two. */
-static bool entry_appears(struct desc *d, int fd)
-{
-	const struct timespec pause = { 0, MARK_PAUSE_NS };
-	uint64_t until = now_monotonic_ns() + MARK_WAIT_NS;
-	int session = attach_newest();
-
-	if (session < 0)
-		return false;
-	do {
-		if (adopt(d, (uint32_t)session, fd))
-			return true;
-		(void)sys_call2(SYS_nanosleep, &pause, NULL);
-	} while (mark_look(fd) != MARK_ABSENT && now_monotonic_ns() < until);
-	return adopt(d, (uint32_t)session, fd);
-}
-
 /* The token, then the mark: in this order. 0: in bypass, or an entry after all; -EIO. */
 static int bypass_with_token(struct desc *d, int fd)
 {
@@ -109,12 +90,18 @@ static int bypass_with_token(struct desc *d, int fd)
 	d->page_key = page->key;
 	d->forks = fork_count();
 	if (mark_look(fd) != MARK_ABSENT) {
-		if (!entry_appears(d, fd) && mark_look(fd) != MARK_ABSENT)
-			return -EIO;
-		if (atomic_load_relaxed(&d->kind) == DESC_ENTRY) {
+		int session = attach_newest();
+
+		/* The daemon keeps the token until an entry is there: published before ours was, or
+		 * never while we have it. */
+		if (session >= 0 && adopt(d, (uint32_t)session, fd)) {
 			takeover_token_unused(d);
 			return 0;
 		}
+		/* A daemon that died between mark and entry leaves a mark of our own lane: a file
+		 * without an entry has no record there, and the running database goes on. */
+		if (!mark_of_session(fd))
+			return -EIO;
 	}
 	atomic_store_seq(&d->kind, DESC_TOKEN);
 	return 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Tokens: a shared flock on bypass/MAJOR:MINOR-INO says "this file is written without a session".
- * The daemon stamps its mark first and tries the token then; we take the token first and look for the
- * mark then: one of the two sees the other.
+ * The daemon stamps its mark first, then tries the token and keeps it until the entry is published; we
+ * take the token first and look for mark and entry then: one of the two sees the other, and a mark
+ * without an entry beside our token never gets one that says `lane`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,12 +12,14 @@
 #include <sys/sysmacros.h>
 
 #include "abi/mark.h"
+#include "base/atomic.h"
 #include "base/sys.h"
+#include "client/preload/attach.h"
 #include "client/preload/config.h"
 #include "client/preload/handle.h"
 #include "client/preload/takeover.h"
 
-#define TRIES  100     /* the daemon holds a token for the moment of its look only */
+#define TRIES  500     /* the daemon holds a token until it has published the entry: microseconds */
 #define TRY_NS 2000000 /* 2 ms */
 
 /* Appends a decimal number. snprintf takes locks in some libraries and is no async-signal-safe call. */
@@ -89,22 +92,49 @@ int token_take(uint64_t dev, uint64_t ino)
 	return desc_hide((int)fd);
 }
 
+/* 0, -ENODATA (or another file system's way to say so), -EBADMSG, or another negative errno. */
+static int mark_get(int fd, struct mark *ret)
+{
+	char link[32];
+	long n = sys_call4(SYS_fgetxattr, fd, MARK_NAME, ret, sizeof(*ret));
+
+	if (n == -EBADF) /* O_PATH */
+		n = sys_call4(SYS_getxattr, handle_link(fd, link), MARK_NAME, ret, sizeof(*ret));
+	if (n < 0)
+		return (int)n;
+	return n == sizeof(*ret) && memcmp(ret->magic, MARK_MAGIC, sizeof(ret->magic)) == 0
+		       ? 0
+		       : -EBADMSG;
+}
+
 enum mark_look mark_look(int fd)
 {
 	struct handle h;
 	struct mark m;
-	char link[32];
-	long n = sys_call4(SYS_fgetxattr, fd, MARK_NAME, &m, sizeof(m));
+	int r = mark_get(fd, &m);
 
-	if (n == -EBADF) /* O_PATH */
-		n = sys_call4(SYS_getxattr, handle_link(fd, link), MARK_NAME, &m, sizeof(m));
-	if (n == -ENODATA || n == -EOPNOTSUPP)
+	if (r == -ENODATA || r == -EOPNOTSUPP)
 		return MARK_ABSENT;
-	if (n != sizeof(m) || memcmp(m.magic, MARK_MAGIC, sizeof(m.magic)) != 0 ||
-	    handle_of(fd, "", AT_EMPTY_PATH, &h) < 0)
+	if (r < 0 || handle_of(fd, "", AT_EMPTY_PATH, &h) < 0)
 		return MARK_UNSURE;
 	return m.handle_type == h.type && m.handle_bytes == h.length &&
 			       memcmp(m.handle, h.bytes, h.length) == 0
 		       ? MARK_THERE
 		       : MARK_ABSENT;
+}
+
+bool mark_of_session(int fd)
+{
+	const struct session *s;
+	struct mark m;
+	int session = attach_newest();
+
+	if (session < 0 || mark_get(fd, &m) < 0)
+		return false;
+	/* Relaxed: our own process's bit. While we hold a slot nobody closes the control file. */
+	if (!(atomic_load_relaxed(&page->slots) & 1u << session))
+		return false;
+	s = attach_session_at((uint32_t)session);
+	return m.lane == s->head_copy.lane &&
+	       memcmp(m.pool_uuid, s->head_copy.pool_uuid, sizeof(m.pool_uuid)) == 0;
 }

@@ -206,6 +206,9 @@ void registry_clock_step(struct domain *d);
 
 /* The mark stands: is anybody writing the file without a session? Held: mark and entry go again. */
 bool registry_token_held(struct domain *d, struct domain_file *df, const struct stat *st);
+/* The same; a token that was free is kept until *ret_fd is closed. */
+bool registry_token_claim(struct domain *d, struct domain_file *df, const struct stat *st,
+			  int *ret_fd);
 /* Releases every file clean: mark, catalog entry. 0 or a negative errno. */
 int registry_release_all(struct domain *d);
 /* Replaces the file's entry, durably in the catalog where it has one, then in memory. 0 or a negative
@@ -249,6 +252,8 @@ enum token_outcome {
 };
 /* Tries the bypass token of a file exclusively and lets it go. Or a negative errno. */
 int token_try(int bypass_fd, uint32_t dev_major, uint32_t dev_minor, uint64_t ino);
+/* The same, and keeps it: *ret_fd (on TOKEN_FREE, owned by the caller) gives it back when closed. */
+int token_claim(int bypass_fd, uint32_t dev_major, uint32_t dev_minor, uint64_t ino, int *ret_fd);
 
 /* ---- beat.c ----------------------------------------------------------------------------------- */
 

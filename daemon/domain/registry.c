@@ -193,9 +193,11 @@ static void answer(struct domain *d, struct domain_file *df, struct domain_reque
 }
 
 /* The mark stands: is anybody writing the file without a session? Held: mark and entry go again. */
-bool registry_token_held(struct domain *d, struct domain_file *df, const struct stat *st)
+bool registry_token_claim(struct domain *d, struct domain_file *df, const struct stat *st,
+			  int *ret_fd)
 {
-	int r = token_try(d->set->bypass_fd, major(st->st_dev), minor(st->st_dev), st->st_ino);
+	int r = token_claim(d->set->bypass_fd, major(st->st_dev), minor(st->st_dev), st->st_ino,
+			    ret_fd);
 
 	if (r == TOKEN_FREE)
 		return false;
@@ -210,10 +212,19 @@ bool registry_token_held(struct domain *d, struct domain_file *df, const struct 
 	return true;
 }
 
+bool registry_token_held(struct domain *d, struct domain_file *df, const struct stat *st)
+{
+	cleanup_close int fd = -1;
+
+	return registry_token_claim(d, df, st, &fd);
+}
+
 /* Takes a file on. who: its identity. foreign: another domain has it, and is in bypass with it. */
 static void take_on(struct domain *d, struct domain_request *r, const struct pool_file *who,
 		    bool foreign)
 {
+	/* Kept until the entry is published: see token.c. */
+	cleanup_close int token = -1;
 	struct domain_file *df;
 	struct pool_error e = { "" };
 	uint32_t reason = BYPASS_NONE;
@@ -256,7 +267,7 @@ static void take_on(struct domain *d, struct domain_request *r, const struct poo
 		request_done(r, rc, 1, "%s", *e.text ? e.text : strerror(-rc));
 		goto fail;
 	}
-	if (!foreign && registry_token_held(d, df, &st))
+	if (!foreign && registry_token_claim(d, df, &st, &token))
 		reason = BYPASS_TOKEN;
 
 	/* Read after the opening: what is below may have failed before our description was there. */
