@@ -181,6 +181,22 @@ static void killed_client_is_noticed(void **state)
 	assert_true(env_byte(e, 0, 0) >= 0);
 }
 
+/* Bytes of a call that was killed before its record are in the page cache alone, and are read. */
+static void successor_finds_all_durable(void **state)
+{
+	struct env *e = *state;
+	struct answer r = env_join(e, &e->a, 0, "d"), next;
+	unsigned syncs;
+
+	assert_int_equal(pwrite(e->fd[0], "half", 4, 0), 4);
+	syncs = faults_syncs(e->ino[0]);
+	client_end(&e->a, 1);
+	next = env_join(e, &e->b, 0, "d"); /* at once: nobody has told the daemon */
+	assert_true(next.incarnation != r.incarnation);
+	assert_true(faults_syncs(e->ino[0]) > syncs);
+	assert_int_equal(next.state, FILE_LANE);
+}
+
 static void one_of_two_sessions_ends(void **state)
 {
 	struct env *e = *state;
@@ -812,6 +828,7 @@ int main(void)
 		TEST(a_quarter_destages),
 		TEST(last_session_ends_clean),
 		TEST(killed_client_is_noticed),
+		TEST(successor_finds_all_durable),
 		TEST(one_of_two_sessions_ends),
 		TEST(goes_on_after_a_restart),
 		TEST(heals_what_a_new_description_cannot_know),
