@@ -57,6 +57,35 @@ static bool no_memory(struct connection *c, const struct wire_header *h)
 	return refuse(c, h, -ENOMEM, "pmemlogd is out of memory; try again");
 }
 
+struct domain_count {
+	const struct connection *c;
+	const char *name;
+	uint32_t n;
+	bool known;
+};
+
+static void count_domain(void *arg, uint32_t uid, const char *name)
+{
+	struct domain_count *count = arg;
+
+	if (uid != count->c->uid)
+		return;
+	count->n++;
+	if (strcmp(name, count->name) == 0)
+		count->known = true;
+}
+
+/* A new name costs a lane, and the pool has room for so many: no user may take them all. */
+static bool may_have_domain(const struct connection *c, const char *name)
+{
+	struct domain_count count = { .c = c, .name = name };
+
+	if (c->admin)
+		return true;
+	(void)domain_set_each(c->server->domains, "", count_domain, &count);
+	return count.known || count.n < SERVER_PEER_DOMAINS;
+}
+
 static bool on_hello(struct connection *c, const struct wire_request *q)
 {
 	struct request *r;
@@ -64,6 +93,11 @@ static bool on_hello(struct connection *c, const struct wire_request *q)
 	if (c->attached && strcmp(c->domain, q->hello.domain) != 0)
 		return refuse(c, &q->header, -EINVAL,
 			      "this connection belongs to another domain already; use a new one");
+	if (!may_have_domain(c, q->hello.domain)) {
+		log_msg(LOG_WARNING, q->hello.domain, "refused: user %u has %u domains already",
+			c->uid, SERVER_PEER_DOMAINS);
+		return refuse(c, &q->header, -ENOSPC, "this user has too many domains already");
+	}
 	r = request_new(c, q->header.type, q->header.request_id, 1);
 	if (!r)
 		return no_memory(c, &q->header);

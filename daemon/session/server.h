@@ -14,6 +14,7 @@
 #include "daemon/session/completion.h"
 
 #define SERVER_PEER_CONNECTIONS 2048u /* of one uid; picked: twice the slots of a domain */
+#define SERVER_PEER_DOMAINS	64u   /* of one uid; picked: a quarter of what a pool has */
 #define SERVER_OUTSTANDING	16u   /* requests of one connection under way; picked */
 
 struct connection;

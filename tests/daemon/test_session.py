@@ -11,7 +11,7 @@ import unittest
 import outer
 import wire
 
-EPROTO, EACCES, ENOENT, EBUSY, EINVAL = -71, -13, -2, -16, -22
+EPROTO, EACCES, ENOENT, EBUSY, EINVAL, ENOSPC = -71, -13, -2, -16, -22, -28
 OTHER_UID = 12345
 
 
@@ -204,6 +204,30 @@ class Users(Session):
             self.daemon.wait("READY=1")
             self.assertEqual(as_user(OTHER_UID, hello()), expected, settings)
         self.alive()
+
+
+class Domains(Session):
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to become another user")
+    def test_no_user_takes_them_all(self):
+        def run():
+            for i in range(64):
+                with wire.Client(self.folder.socket) as c:
+                    if c.ask(wire.HELLO, wire.hello("d%d" % i)).status != 0:
+                        return 1
+            with wire.Client(self.folder.socket) as c:
+                if c.ask(wire.HELLO, wire.hello("one-more")).status != ENOSPC:
+                    return 2
+                # those that are there go on
+                return 0 if c.ask(wire.HELLO, wire.hello("d7")).status == 0 else 3
+
+        self.assertEqual(as_user(OTHER_UID, run), 0)
+
+        def other():
+            with wire.Client(self.folder.socket) as c:
+                return 0 if c.ask(wire.HELLO, wire.hello("one-more")).status == 0 else 1
+
+        self.assertEqual(as_user(OTHER_UID + 1, other), 0)
+        self.assertEqual(as_user(0, other), 0)
 
 
 class Hostile(Session):
