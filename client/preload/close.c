@@ -65,14 +65,27 @@ static void forget(unsigned first, unsigned last)
 			desc_clear((int)fd);
 }
 
+static void show_close_on_exec(unsigned first, unsigned last)
+{
+	unsigned end = desc_high();
+
+	for (unsigned fd = first; fd < end && fd <= last; fd++)
+		if (!is_ours((int)fd) && desc_peek((int)fd))
+			desc_set_inherit((int)fd, false);
+}
+
 static int shim_close_range(unsigned first, unsigned last, int flags)
 {
 	/* What the kernel refuses must not be forgotten here. */
 	if (likely(!desc_table) || first > last ||
 	    ((unsigned)flags & ~(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE)))
 		return real.close_range(first, last, flags);
+	if (page_foreign())
+		return (int)errno_result(range(first, last, (unsigned)flags));
 	/* Before the numbers may be given out anew. CLOEXEC is what rule descriptors have anyway. */
-	if (!((unsigned)flags & CLOSE_RANGE_CLOEXEC) && !page_foreign())
+	if ((unsigned)flags & CLOSE_RANGE_CLOEXEC)
+		show_close_on_exec(first, last);
+	else
 		forget(first, last);
 	return (int)errno_result(range(first, last, (unsigned)flags));
 }

@@ -206,7 +206,12 @@ static void closing(void)
 	SAY(pwrite(fd, "no", 2, 3));
 	fd = log_file(0);
 	SAY(pwrite(fd, "three", 5, 6));
+	SAY(fcntl(fd, F_DUPFD, 50) == 50);
+	SAY(fcntl(50, F_GETFD));
 	SAY(close_range(3, ~0u, CLOSE_RANGE_CLOEXEC));
+	SAY(fcntl(50, F_GETFD));
+	SAY(close_range(3, 2, 0));
+	SAY(close_range(3, ~0u, 0x4000));
 	SAY(pwrite(fd, "four", 4, 11));
 	closefrom(3);
 	SAY(pwrite(fd, "no", 2, 3));
