@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/overflow.h"
+#include "base/sys.h"
 #include "client/ctl/ctl.h"
 
 #define TICK_MS	     200
@@ -34,8 +35,11 @@ int ctl_unreachable(const char *socket_path, int error)
 			socket_path, strerror(-error));
 }
 
-static int connect_to(const char *path, int *ret_fd)
+static int connect_to(const char *path, int patience_ms, int *ret_fd)
 {
+	/* connect() waits while the queue of a daemon that accepts nobody is full */
+	const struct timeval limit = { .tv_sec = patience_ms / 1000,
+				       .tv_usec = patience_ms % 1000 * 1000 };
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	cleanup_close int fd = -1;
 
@@ -43,8 +47,11 @@ static int connect_to(const char *path, int *ret_fd)
 		return -ENAMETOOLONG;
 	memcpy(a.sun_path, path, strlen(path) + 1);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
+	if (fd < 0)
 		return -errno;
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* 0: none */
+	if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
+		return errno == EAGAIN ? -ETIMEDOUT : -errno;
 	*ret_fd = take_fd(fd);
 	return 0;
 }
@@ -129,12 +136,19 @@ static int receive(int s, struct packet *p, int *ret_fd)
 	return 0;
 }
 
-static void wait_readable(int s, const struct wait_hook *hook)
+/* Until something is there; patience_ms > 0: or so long. 0 or -ETIMEDOUT. */
+static int wait_readable(int s, int patience_ms, const struct wait_hook *hook)
 {
 	struct pollfd p = { .fd = s, .events = POLLIN };
+	uint64_t begin = now_monotonic_ns();
 
-	while (hook && poll(&p, 1, TICK_MS) == 0)
-		hook->tick(hook->arg);
+	while (poll(&p, 1, TICK_MS) <= 0) {
+		if (patience_ms > 0 && now_monotonic_ns() - begin > (uint64_t)patience_ms * 1000000)
+			return -ETIMEDOUT;
+		if (hook)
+			hook->tick(hook->arg);
+	}
+	return 0;
 }
 
 static char *read_document(int fd)
@@ -160,7 +174,7 @@ static char *read_document(int fd)
 }
 
 int ctl_ask(const char *socket_path, uint16_t type, const void *body, size_t n, int fd,
-	    const struct wait_hook *hook, struct answer *ret)
+	    int patience_ms, const struct wait_hook *hook, struct answer *ret)
 {
 	cleanup_free struct packet *p = malloc(sizeof(*p));
 	cleanup_close int s = -1;
@@ -169,14 +183,17 @@ int ctl_ask(const char *socket_path, uint16_t type, const void *body, size_t n, 
 	memset(ret, 0, sizeof(*ret));
 	if (!p)
 		return -ENOMEM;
-	r = connect_to(socket_path, &s);
+	r = connect_to(socket_path, patience_ms, &s);
 	if (r == 0)
 		r = send_request(s, type, body, n, fd);
 	while (r == 0) {
 		cleanup_close int document = -1;
 
-		wait_readable(s, hook);
-		r = receive(s, p, &document);
+		r = wait_readable(s, patience_ms, hook);
+		if (r == 0)
+			r = receive(s, p, &document);
+		if (r == 0 && p->header.kind == WIRE_PENDING)
+			patience_ms = 0;
 		if (r < 0 || p->header.kind == WIRE_PENDING)
 			continue;
 		ret->status = p->header.status;
@@ -192,7 +209,7 @@ int ctl_ask(const char *socket_path, uint16_t type, const void *body, size_t n, 
 	return r;
 }
 
-int ctl_ask_domain(const char *socket_path, uint16_t type, const char *domain,
+int ctl_ask_domain(const char *socket_path, uint16_t type, const char *domain, int patience_ms,
 		   const struct wait_hook *hook, struct answer *ret)
 {
 	struct wire_domain body = { 0 };
@@ -201,7 +218,7 @@ int ctl_ask_domain(const char *socket_path, uint16_t type, const char *domain,
 	if (strlen(domain) >= sizeof(body.domain))
 		return -ENAMETOOLONG;
 	memcpy(body.domain, domain, strlen(domain) + 1);
-	return ctl_ask(socket_path, type, &body, sizeof(body), -1, hook, ret);
+	return ctl_ask(socket_path, type, &body, sizeof(body), -1, patience_ms, hook, ret);
 }
 
 int ctl_report(const struct answer *a)

@@ -92,16 +92,21 @@ struct wait_hook {
 	void *arg;
 };
 
+/* The daemon says at once that it has a request, even where the answer takes long: who is silent for so
+ * long is stopped or hangs. */
+#define CTL_PATIENCE_MS 10000
+
 /*
- * One request to the daemon and its final reply. fd: a descriptor to pass, or -1. hook may be NULL.
- * Returns 0, or a negative errno: the daemon cannot be reached or went away meanwhile (nothing told).
- * There is no time limit: recovery takes as long as the disk does.
+ * One request to the daemon and its final reply. fd: a descriptor to pass, or -1. patience_ms: until it
+ * says anything at all; 0: no limit. From then on there is none: recovery takes as long as the disk
+ * does. hook may be NULL. Returns 0, or a negative errno: the daemon cannot be reached, is silent
+ * (-ETIMEDOUT) or went away meanwhile (nothing told).
  */
 int ctl_ask(const char *socket_path, uint16_t type, const void *body, size_t n, int fd,
-	    const struct wait_hook *hook, struct answer *ret);
+	    int patience_ms, const struct wait_hook *hook, struct answer *ret);
 
 /* A struct wire_domain request for `domain`; -ENAMETOOLONG when it does not fit. */
-int ctl_ask_domain(const char *socket_path, uint16_t type, const char *domain,
+int ctl_ask_domain(const char *socket_path, uint16_t type, const char *domain, int patience_ms,
 		   const struct wait_hook *hook, struct answer *ret);
 
 /* The daemon's socket by option or configuration; NULL: told, exit with CTL_CONFIG. */

@@ -35,7 +35,7 @@ static void show(void *arg)
 	struct answer a;
 	char bytes[32];
 
-	if (ctl_ask_domain(p->socket, WIRE_STATUS, p->domain, NULL, &a) < 0)
+	if (ctl_ask_domain(p->socket, WIRE_STATUS, p->domain, CTL_PATIENCE_MS, NULL, &a) < 0)
 		return;
 	if (a.document) {
 		(void)fprintf(stderr, "\r%-10s to go ",
@@ -61,7 +61,7 @@ static int run(struct ctl *c, const struct verb *v, int argc, char **argv)
 	progress.socket = ctl_socket(c);
 	if (!progress.socket)
 		return CTL_CONFIG;
-	r = ctl_ask_domain(progress.socket, WIRE_FLUSH, progress.domain,
+	r = ctl_ask_domain(progress.socket, WIRE_FLUSH, progress.domain, CTL_PATIENCE_MS,
 			   isatty(STDERR_FILENO) ? &hook : NULL, &a);
 	if (progress.shown)
 		(void)fprintf(stderr, "\r%-24s\r", "");

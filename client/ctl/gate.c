@@ -92,7 +92,7 @@ static int run(struct ctl *c, const struct verb *v, int argc, char **argv)
 	for (;;) {
 		struct answer a;
 
-		r = ctl_ask_domain(socket, WIRE_GATE, words[0], NULL, &a);
+		r = ctl_ask_domain(socket, WIRE_GATE, words[0], 0, NULL, &a);
 		free(a.document);
 		/* a daemon that is just stopping is none */
 		if (r == 0 && a.status != -ESHUTDOWN)

@@ -143,7 +143,7 @@ static int recover_by_daemon(const char *socket, const struct order *o, struct a
 	if (strlen(o->domain) >= sizeof(body.domain))
 		return -ENAMETOOLONG;
 	memcpy(body.domain, o->domain, strlen(o->domain) + 1);
-	return ctl_ask(socket, WIRE_RECOVER, &body, sizeof(body), o->fd, NULL, a);
+	return ctl_ask(socket, WIRE_RECOVER, &body, sizeof(body), o->fd, CTL_PATIENCE_MS, NULL, a);
 }
 
 static int recover(struct ctl *c, const struct order *o)

@@ -24,7 +24,7 @@ static int run(struct ctl *c, const struct verb *v, int argc, char **argv)
 	socket = ctl_socket(c);
 	if (!socket)
 		return CTL_CONFIG;
-	r = ctl_ask_domain(socket, WIRE_STATUS, n > 0 ? words[0] : "", NULL, &a);
+	r = ctl_ask_domain(socket, WIRE_STATUS, n > 0 ? words[0] : "", CTL_PATIENCE_MS, NULL, &a);
 	if (r == -ENAMETOOLONG)
 		return ctl_fail(CTL_USAGE, "status: no domain has so long a name");
 	if (r < 0)

@@ -124,6 +124,21 @@ class Unreachable(CtlTest):
             self.assertIn("cannot be reached at %s" % self.folder.socket, r.stderr)
             self.assertEqual(r.stdout, "")
 
+    def test_daemon_is_silent(self):
+        d = self.start(program=outer.FAKE).ready()
+        os.kill(d.pid, signal.SIGSTOP)
+        for words in (["status"], ["recover", "x"]):
+            began = time.monotonic()
+            self.ctl(*words, expect=3)
+            self.assertGreater(time.monotonic() - began, 9)
+        os.kill(d.pid, signal.SIGCONT)
+        self.ctl("status", expect=0)
+
+    def test_slow_work_is_waited_for(self):
+        """Once it has said that it is at it there is no limit."""
+        self.start(program=outer.FAKE, env={"FAKE_WORK_MS": "11000", "FAKE_DOMAINS": "0/a"}).ready()
+        self.assertIn("done", self.ctl("flush", expect=0).stdout)
+
     def test_daemon_goes_away(self):
         d = self.start(program=outer.FAKE, env={"FAKE_WORK_MS": "60000", "FAKE_DOMAINS": "0/a"})
         d.ready()
