@@ -16,7 +16,7 @@
 #define ANSWER_NS	 (100 * MS)  /* for any answer, once per outage */
 #define OUTAGE_ANSWER_NS (10 * MS)   /* while it lasts */
 #define HELLO_WORK_NS	 (5000 * MS) /* the daemon is making a lane */
-#define REGISTER_WORK_NS (1000 * MS)
+#define REGISTER_WORK_NS (100 * MS)  /* then it is in bypass, and tries again a second later */
 
 /* The page forgets the number over a fork, the descriptor stays: remembered here to be closed. */
 static int conn_fd = -1;
@@ -239,7 +239,7 @@ int link_hello(bool want_lane, struct wire_hello_reply *ret, int ret_fds[2])
 		.reply = ret,
 		.reply_bytes = sizeof(*ret),
 		.fds = ret_fds,
-		.work_ns = HELLO_WORK_NS,
+		.work_ns = want_lane ? HELLO_WORK_NS : REGISTER_WORK_NS,
 	};
 	int32_t status = 0;
 

@@ -278,6 +278,7 @@ static int step(struct domain *d, bool all)
 		} else if (r < 0) {
 			return r;
 		}
+		domain_serve_light(d);
 	}
 	d->blocked = failed != 0;
 	if (failed)

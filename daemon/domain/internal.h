@@ -140,6 +140,9 @@ void *domain_worker(void *arg);
 void domain_push(struct domain *d, struct domain_request *r);
 /* Wakes the worker, wherever it sleeps. Any thread. */
 void domain_wake(struct domain *d);
+/* Answers the registrations (and reconnections for them) that wait: between two files of a long destage
+ * step. A database that opens its next log goes to bypass rather than wait for all of them. Worker. */
+void domain_serve_light(struct domain *d);
 /* Answers a request: text may be NULL. */
 void request_done(struct domain_request *r, int status, uint32_t exit_code, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -198,6 +198,49 @@ static void serve(struct domain *d, struct domain_request *r)
 	request_done(r, -EINVAL, 1, "unknown request");
 }
 
+/* Neither changes what a step works on but by adding a file. A process without the lane may be the first
+ * of a new life, which ends the old one's: not inside a step. */
+static bool light(const struct domain_request *r)
+{
+	return r->kind == DOMAIN_REGISTER ||
+	       (r->kind == DOMAIN_HELLO && !(r->mode & WIRE_WANT_LANE));
+}
+
+void domain_serve_light(struct domain *d)
+{
+	struct domain_request *mine = NULL, **end = &mine, **at;
+	bool any;
+
+	pthread_mutex_lock(&d->lock);
+	any = d->queue;
+	pthread_mutex_unlock(&d->lock);
+	if (!any || !slot_any_live(&d->s.ctl))
+		return;
+	pthread_mutex_lock(&d->lock);
+	for (at = &d->queue; *at;) {
+		struct domain_request *r = *at;
+
+		if (!light(r)) {
+			at = &r->next;
+			continue;
+		}
+		*at = r->next;
+		r->next = NULL;
+		*end = r;
+		end = &r->next;
+	}
+	d->queue_end = at;
+	pthread_mutex_unlock(&d->lock);
+
+	while (mine) {
+		struct domain_request *r = mine;
+
+		mine = r->next; /* r is its submitter's again once it is answered */
+		r->next = NULL;
+		serve(d, r);
+	}
+}
+
 struct work {
 	struct domain_request *requests;
 	struct yield *yields;
