@@ -38,6 +38,24 @@ UNSAFE = ("nosync", "eatmydata")
 WITHOUT_DAEMON = ("plain", "early", "rotate", "resize", "crash", "startup")
 
 
+def running(pid):
+    """True while a thread of the process may execute code of its own: not stopped, not in a call that
+    cannot be interrupted (it stops on its way out)."""
+    try:
+        threads = os.listdir("/proc/%d/task" % pid)
+    except FileNotFoundError:
+        return False
+    for tid in threads:
+        try:
+            with open("/proc/%d/task/%s/stat" % (pid, tid)) as f:
+                state = f.read().rpartition(") ")[2][:1]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state not in "TtDZX":
+            return True
+    return False
+
+
 class NotAccelerated(RuntimeError):
     pass
 
@@ -160,13 +178,20 @@ class Campaign:
         time.sleep(max(0.0, seconds - at))
 
     def power_cut(self, clients):
-        """First the file system, then every process: nothing acknowledged in between can rest on
-        a sync that the cut has undone."""
+        """All processors stop, the file system is cut, every process is killed. Stopped first: an
+        fsync that is under way while FS_IOC_SHUTDOWN runs may return 0 with nothing durable (plain
+        write and fsync, without us: seen in 1 of 60 cuts on ext4, 5 of 60 on xfs), and whoever
+        goes on for a moment would act on it. No power cut lets it."""
         self.cut_at = time.monotonic_ns()
-        self.image.cut()
         victims = [p for p in (self.product and self.product.process,
                                self.server and self.server.process) if p]
         victims += [child for _, child in clients.values()]
+        for p in victims:
+            p.send_signal(signal.SIGSTOP)
+        end = time.monotonic() + 0.1
+        while any(running(p.pid) for p in victims) and time.monotonic() < end:
+            time.sleep(0.0005)
+        self.image.cut()
         for p in victims:
             p.send_signal(signal.SIGKILL)
         if self.product:
