@@ -310,6 +310,28 @@ static void test_damage_gone(void **state)
 	discard_again();
 }
 
+/* Poison in the lane: the rest is kept, and the domain gets other memory. */
+static void test_discard_poison(void **state)
+{
+	struct json_object *report;
+
+	(void)state;
+	world_write(&w, 0, 0, 'x', 512);
+	assert_int_equal(removexattr(w.files[0].path, MARK), 0);
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_QUARANTINED);
+	fault_set(FAULT_PREAD, 9, EIO);
+	assert_int_equal(recover_discard(w.pool, (uint32_t)w.index, &report), 0);
+	fault_set(FAULT_NONE, 0, 0);
+	assert_string_equal(report_text(report, "unreadable_bytes"), "2048");
+	json_object_put(report);
+	assert_clean();
+	assert_int_not_equal(world_domain(&w).lane, w.domain.lane);
+	world_close(&w);
+	world_open(&w);
+	assert_true(w.lane_fd >= 0);
+	assert_int_equal(w.lane.ring_size, WORLD_RING);
+}
+
 static void test_lines(void **state)
 {
 	(void)state;
@@ -385,12 +407,16 @@ static void test_unsafe_shutdown(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_no_space_first),	   T(test_error_in_replay),  T(test_error_in_sync),
-		T(test_error_at_open),	   T(test_few_descriptors),  T(test_apply_not_mounted),
-		T(test_foreign_immutable), T(test_discard),	     T(test_discard_not_mounted),
-		T(test_damage_middle),	   T(test_damage_heartbeat), T(test_damage_header),
-		T(test_damage_cut_off),	   T(test_damage_gone),	     T(test_lines),
-		T(test_unknown_type),	   T(test_not_dax),	     T(test_unsafe_shutdown),
+		T(test_no_space_first),	     T(test_error_in_replay),
+		T(test_error_in_sync),	     T(test_error_at_open),
+		T(test_few_descriptors),     T(test_apply_not_mounted),
+		T(test_foreign_immutable),   T(test_discard),
+		T(test_discard_not_mounted), T(test_damage_middle),
+		T(test_damage_heartbeat),    T(test_damage_header),
+		T(test_damage_cut_off),	     T(test_damage_gone),
+		T(test_discard_poison),	     T(test_lines),
+		T(test_unknown_type),	     T(test_not_dax),
+		T(test_unsafe_shutdown),
 	};
 
 	if (argc != 2)

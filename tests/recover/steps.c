@@ -26,6 +26,8 @@ static int fault_error;
 
 ssize_t __real_pwrite64(int fd, const void *p, size_t n, off_t offset);
 ssize_t __wrap_pwrite64(int fd, const void *p, size_t n, off_t offset);
+ssize_t __real_pread64(int fd, void *p, size_t n, off_t offset);
+ssize_t __wrap_pread64(int fd, void *p, size_t n, off_t offset);
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd);
 int __real_fsync(int fd);
@@ -68,6 +70,11 @@ ssize_t __wrap_pwrite64(int fd, const void *p, size_t n, off_t offset)
 {
 	count_step();
 	return fails(FAULT_PWRITE) ? -1 : __real_pwrite64(fd, p, n, offset);
+}
+
+ssize_t __wrap_pread64(int fd, void *p, size_t n, off_t offset)
+{
+	return fails(FAULT_PREAD) ? -1 : __real_pread64(fd, p, n, offset);
 }
 
 int __wrap_fdatasync(int fd)

@@ -109,5 +109,6 @@ enum fault {
 	FAULT_PWRITE,
 	FAULT_FDATASYNC,
 	FAULT_OPEN_BY_HANDLE,
+	FAULT_PREAD,
 };
 void fault_set(enum fault which, unsigned n, int error);
