@@ -36,7 +36,8 @@ struct lane_identity {
 	uint8_t reserved[32]; /* zero */
 };
 
-/* Tail: one cache line, one persist. */
+/* Tail: one cache line. It moves in three persists: a line may tear between its 8-byte words, and the
+ * two chains share one (lane_tail_write). */
 struct lane_tail {
 	uint64_t tail[2]; /* position of the oldest live record, twice */
 	uint32_t chain
@@ -81,8 +82,8 @@ struct record_header {
 	uint64_t offset;      /* WRITE, LINES: in the file, bytes. FENCE: position F */
 	uint32_t length;      /* payload bytes; PAD: bytes to the ring's end after this header */
 	uint32_t chain;	      /* CRC field of the record before; 0: first of its incarnation */
-	uint64_t time_ns;     /* CLOCK_REALTIME, read after the real call */
-	uint64_t drained;     /* durable head when this record's critical section began */
+	uint64_t time_ns; /* CLOCK_REALTIME_COARSE, the clock of ctime, read after the real call */
+	uint64_t drained; /* durable head when this record's critical section began */
 };
 
 #define RECORD_HEADER_BYTES 64u
