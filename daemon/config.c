@@ -14,11 +14,7 @@
 #include "base/overflow.h"
 #include "daemon/config_file.h"
 #include "daemon/log.h"
-
-#define CONFIG_KIB UINT64_C(1024)
-#define CONFIG_MIB (1024 * CONFIG_KIB)
-#define CONFIG_MS  UINT64_C(1000000)
-#define CONFIG_S   (1000 * CONFIG_MS)
+#include "daemon/quantity.h"
 
 #define CONFIG_LIST_MAX 256 /* picked: entries of one list */
 
@@ -86,76 +82,17 @@ static void *field_of(struct config *c, const struct key *k)
 	return (char *)c + k->offset;
 }
 
-/* ---- numbers with units -------------------------------------------------------------------------- */
-
-struct unit {
-	const char *name;
-	uint64_t factor;
-};
-
-static const struct unit size_units[] = {
-	{ "GiB", 1024 * CONFIG_MIB },
-	{ "MiB", CONFIG_MIB },
-	{ "KiB", CONFIG_KIB },
-	{ "B", 1 },
-	{ NULL, 0 },
-};
-
-static const struct unit time_units[] = {
-	{ "h", 3600 * CONFIG_S },
-	{ "min", 60 * CONFIG_S },
-	{ "s", CONFIG_S },
-	{ "ms", CONFIG_MS },
-	{ NULL, 0 },
-};
-
-/* For messages: the largest unit that leaves no rest. */
-static void print_quantity(char *buf, size_t n, uint64_t value, const struct unit *units)
-{
-	const struct unit *u = units;
-
-	while (u[1].name && (value == 0 || value % u->factor != 0))
-		u++;
-	(void)snprintf(buf, n, "%" PRIu64 "%s", value / u->factor, u->name);
-}
-
 static int parse_quantity(const struct key *k, const char *text, const struct place *at,
 			  uint64_t *ret)
 {
-	const struct unit *units = k->kind == SIZE ? size_units : time_units;
-	const char *want = k->kind == SIZE ? "B, KiB, MiB or GiB" : "ms, s, min or h";
-	const char *p = text;
-	const struct unit *u;
-	uint64_t value = 0;
-	bool over = false;
-	char low[32], high[32];
+	const struct quantity_range range = { k->min, k->max, k->step };
+	char why[160];
 
-	for (; *p >= '0' && *p <= '9'; p++)
-		over |= mul_overflow(value, UINT64_C(10), &value) ||
-			add_overflow(value, (uint64_t)(*p - '0'), &value);
-	if (p == text)
-		return refuse(at, "%s: \"%s\" is no whole number with a unit (%s)", k->name, text,
-			      want);
-	if (*p == ' ')
-		p++;
-	for (u = units; u->name && strcmp(u->name, p) != 0; u++)
-		;
-	if (!u->name)
-		return refuse(at, "%s: \"%s\" has %s unit; %s", k->name, text, *p ? "a bad" : "no",
-			      want);
-	over |= mul_overflow(value, u->factor, &value);
-	if (over || value < k->min || value > k->max) {
-		print_quantity(low, sizeof(low), k->min, units);
-		print_quantity(high, sizeof(high), k->max, units);
-		return refuse(at, "%s: \"%s\" is out of range, %s to %s", k->name, text, low, high);
-	}
-	if (value % k->step != 0)
-		return refuse(at, "%s: \"%s\" is no multiple of %" PRIu64, k->name, text, k->step);
-	*ret = value;
-	return 0;
+	if (quantity_parse(text, k->kind == SIZE ? quantity_bytes : quantity_times, &range, ret,
+			   why, sizeof(why)) == 0)
+		return 0;
+	return refuse(at, "%s: \"%s\" %s", k->name, text, why);
 }
-
-/* ---- the other kinds ----------------------------------------------------------------------------- */
 
 static int parse_path(const struct key *k, const char *text, const struct place *at, char **ret)
 {
