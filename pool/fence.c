@@ -72,16 +72,27 @@ int file_fence(struct session *s, const struct caller *who, struct file_ref *r, 
 
 int file_put_right(struct session *s, const struct caller *who, struct file_ref *r)
 {
+	const struct file_range cut = { atomic_load_relaxed(&r->f->write_offset),
+					atomic_load_relaxed(&r->f->write_length) };
+	const struct file_range *keep = NULL;
 	struct stat st;
+	uint64_t end;
 	int rc;
 
 	rc = file_look(s, r, &st);
 	if (rc < 0)
 		return rc;
+	/* Bytes of a write whose owner died before its record: newer than every record. Where a sync
+	 * has failed since, acknowledged bytes come first. */
+	if (cut.length && !atomic_load_seq(&r->f->degraded) &&
+	    !add_overflow(cut.offset, cut.length, &end))
+		keep = &cut;
 	/* Even with nothing live: the call in the middle may have been made and not been synced. */
-	rc = file_live(s, r->f) ? file_fence(s, who, r, true, NULL) : file_real_sync(s, r, false);
-	if (rc == 0)
+	rc = file_live(s, r->f) ? file_fence(s, who, r, !keep, keep) : file_real_sync(s, r, false);
+	if (rc == 0) {
+		atomic_store_relaxed(&r->f->write_length, 0);
 		atomic_store_release(&r->f->op, 0);
+	}
 	return rc;
 }
 

@@ -41,6 +41,10 @@ int file_lock(struct session *s, const struct caller *who, struct file_ref *r)
 	}
 
 	if (rc == LOCK_OWNER_DIED) {
+		/* Dead between a write and its record: what it wrote may have been read already, and
+		 * who has read it and syncs may build on it. Put right like an interrupted RULE F. */
+		if (atomic_load_relaxed(&r->f->write_length))
+			atomic_store_relaxed(&r->f->op, 1);
 		/* The dead call's reservation goes now, or writers would wait for room that nobody
 		 * uses. A failure leaves it to the next owner death. */
 		(void)space_recount(s, who);
@@ -95,26 +99,43 @@ int file_sync_locked(struct session *s, const struct caller *who, struct file_re
 	return file_real_sync(s, r, false);
 }
 
+/* All that was written has its record, and nothing else is to be made durable. *data_only becomes false
+ * where a real sync is due for the library's own reasons. */
+static bool nothing_to_sync(const struct file_ref *r, bool *data_only)
+{
+	const struct ctl_file *f = r->f;
+	uint64_t needed;
+
+	/* State first: leaving bypass raises needs_sync before it stores `lane` (release), so whoever
+	 * sees the new state sees the raise. */
+	if (atomic_load_acquire(&f->state) != FILE_LANE || atomic_load_acquire(&f->op) != 0)
+		return false;
+	needed = atomic_load_acquire(&f->needs_sync);
+	if (atomic_load_acquire(&f->synced) == needed && atomic_load_acquire(&f->id) == r->id)
+		return true;
+	*data_only = false;
+	return false;
+}
+
 int file_sync(struct session *s, const struct caller *who, struct file_ref *r, bool data_only)
 {
 	struct ctl_file *f = r->f;
 	struct stat st;
 	int rc;
 
-	/* State first: leaving bypass raises needs_sync before it stores `lane` (release), so whoever
-	 * sees the new state sees the raise. */
-	if (atomic_load_acquire(&f->state) == FILE_LANE && atomic_load_acquire(&f->op) == 0) {
-		uint64_t needed = atomic_load_acquire(&f->needs_sync);
-
-		if (atomic_load_acquire(&f->synced) == needed &&
-		    atomic_load_acquire(&f->id) == r->id)
-			return 0;
-		data_only = false;
-	}
+	/* A locked file has a write under way, or one whose owner died in it: its bytes may have been
+	 * read already, and have no record yet. Whoever takes the lock puts that right. Acquire: pairs
+	 * with lock_release. */
+	if (atomic_load_acquire(&f->lock.word) == 0 && nothing_to_sync(r, &data_only))
+		return 0;
 
 	rc = file_lock(s, who, r);
 	if (rc < 0)
 		return rc;
+	if (nothing_to_sync(r, &data_only)) {
+		file_unlock(s, r);
+		return 0;
+	}
 	rc = file_look(s, r, &st);
 	if (rc == 0)
 		rc = file_real_sync(s, r, data_only);

@@ -119,8 +119,7 @@ static ssize_t foreign_appender(const struct write_call *w, const struct stat *a
 	return rc < 0 ? rc : n;
 }
 
-/* The real call, then its record. `reserved` bytes of the lane are noted for it. */
-static ssize_t write_recorded(const struct write_call *w, uint64_t reserved)
+static ssize_t write_at(const struct write_call *w, int64_t place, uint64_t reserved)
 {
 	struct append_request record = {
 		.type = RECORD_WRITE,
@@ -129,11 +128,10 @@ static ssize_t write_recorded(const struct write_call *w, uint64_t reserved)
 		.iovcnt = w->iovcnt,
 		.reserved = reserved,
 	};
-	int64_t place = place_of(w);
 	ssize_t n;
 	int rc;
 
-	n = place < 0 ? (ssize_t)place : real_write(w, place, 0);
+	n = real_write(w, place, 0);
 	if (n <= 0) {
 		(void)space_release(w->s, w->who, reserved);
 		return n;
@@ -157,6 +155,26 @@ static ssize_t write_recorded(const struct write_call *w, uint64_t reserved)
 		return n;
 	/* A reservation that did not hold, or no lane lock: a sync does what the record would have. */
 	return settle_by_fence(w, (uint64_t)place, (uint64_t)n, n);
+}
+
+/* The real call, then its record. `reserved` bytes of the lane are noted for it. */
+static ssize_t write_recorded(const struct write_call *w, uint64_t reserved)
+{
+	struct ctl_file *f = w->r->f;
+	int64_t place = place_of(w);
+	ssize_t n;
+
+	if (place < 0) {
+		(void)space_release(w->s, w->who, reserved);
+		return (ssize_t)place;
+	}
+	/* For who takes the lock from our dead hands. The length second, and gone first: it says that
+	 * the rest is valid. */
+	atomic_store_relaxed(&f->write_offset, (uint64_t)place);
+	atomic_store_release(&f->write_length, (uint32_t)w->total); /* at most the payload limit */
+	n = write_at(w, place, reserved);
+	atomic_store_release(&f->write_length, 0);
+	return n;
 }
 
 static ssize_t write_to_lane(struct write_call *w)

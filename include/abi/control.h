@@ -167,7 +167,10 @@ struct ctl_file {
 	uint64_t ino;
 	uint8_t handle[CTL_HANDLE_MAX]; /* of name_to_handle_at: inode with generation */
 	uint64_t records, bytes;	/* relaxed counters */
-	uint8_t reserved[56];
+	/* under the file lock: a write that has no record yet; length 0: none */
+	uint64_t write_offset;
+	uint32_t write_length;
+	uint8_t reserved[44];
 };
 
 #define CTL_FILES_OFFSET (CTL_SLOTS_OFFSET + CTL_SLOTS * (uint32_t)sizeof(struct ctl_slot))
