@@ -152,6 +152,12 @@ class Stamp:
         return sum(struct.unpack_from("=QQ", self.map, 128 + 16 * (self.first + t))[1]
                    for t in range(self.threads))
 
+    def issued(self, t):
+        return struct.unpack_from("=Q", self.map, 128 + 16 * t)[0]
+
+    def acked_by(self, t):
+        return struct.unpack_from("=Q", self.map, 136 + 16 * t)[0]
+
     def slow_us(self, reset=False):
         n = struct.unpack_from("=Q", self.map, 48)[0]
         if reset:

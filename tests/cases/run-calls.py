@@ -4,9 +4,10 @@
 reads them meanwhile: a reader without the library sees each acknowledged byte at once.
 """
 import mmap
+import random
 import sys
 
-from cases import Agent, block, errno_of, main, os, read, require, time, wait_for
+from cases import Agent, Stamp, block, errno_of, main, os, read, require, time, wait_for
 
 A, B = b"A" * 8192, b"B" * 4096
 
@@ -46,6 +47,41 @@ def sync_by_another(c):
     d.fdatasync(passed)
     require(a.fork_write(fd, A, 24576) == 0, "the child failed")
     after_cut(c, A * 4)
+
+
+def seen_and_synced(c):
+    """A process is killed in the middle of a write. What another one then reads and syncs, it may build
+    on (a database that restarts does): it must be there after a cut, record or not."""
+    c.begin(destage_age="3600s", lane_size="16MiB")
+    b = Agent(c)
+    r = random.Random(c.seed)
+    names = ["log.%d" % i for i in range(4)]
+    fds = [b.open(c.path(name), os.O_RDWR | os.O_CREAT) for name in names]
+    half = 0
+    for turn in range(6):
+        for fd in fds:
+            b.write_synced(fd, block(turn, 64), 1 << 20)
+        s = Stamp(c, threads=8, files=4, plan="wide")
+        time.sleep(r.uniform(0.05, 0.15))
+        s.process.kill()
+        s.process.wait()
+        seen = []
+        for fd in fds:
+            seen.append(b.pread(fd, 2 << 20, 0))
+            b.fdatasync(fd)
+        half += any(s.issued(t) > s.acked_by(t) for t in range(8))
+        c.cut()
+        c.recover()
+        for name, text in zip(names, seen):
+            have = read(c.path(name))
+            at = next((i for i, (x, y) in enumerate(zip(have, text)) if x != y), None)
+            require(at is None and len(have) == len(text),
+                    "turn %d: %s: %d bytes of %d, differs at %s from what was read and synced", turn,
+                    name, len(have), len(text), at)
+        c.stamps = []
+        b = Agent(c)
+        fds = [b.open(c.path(name), os.O_RDWR) for name in names]
+    return "killed inside a write in %d of 6 turns" % half
 
 
 def passed_on(c):
@@ -191,5 +227,5 @@ def readers(c):
 
 
 if __name__ == "__main__":
-    sys.exit(main([sync_by_another, passed_on, inherited, sync_of_others, mapped, direct, direct_in_bypass, dsync_in_bypass,
+    sys.exit(main([sync_by_another, seen_and_synced, passed_on, inherited, sync_of_others, mapped, direct, direct_in_bypass, dsync_in_bypass,
                    readers]))

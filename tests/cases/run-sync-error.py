@@ -59,6 +59,7 @@ def lost_pages(c):
     for n in range(10):
         a.write_synced(fd, block(500 + n), n * 4096)
     time.sleep(0.5)  # further cycles of the daemon
+    c.fault.set(write_odd=40)  # and the heal's writes come short
     c.image.find()
     wait_for("flush succeeds again", lambda: c.flush()[0] == 0)
     require(not c.status("log.0")["degraded"], "still degraded after a good flush")
