@@ -487,7 +487,7 @@ class Close(Session):
         fd = os.open(path, os.O_RDWR | os.O_CREAT)
         self.addCleanup(os.close, fd)
         began = time.monotonic()
-        for _ in range(12):  # more than may hang at once
+        for _ in range(24):  # far more than may hang at once
             with wire.Client(self.folder.socket) as c:
                 c.send(wire.packet(wire.STATUS, wire.domain()), [fd])
                 self.assertEqual(c.receive().status, EPROTO)
