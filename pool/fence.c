@@ -82,9 +82,11 @@ int file_put_right(struct session *s, const struct caller *who, struct file_ref 
 	rc = file_look(s, r, &st);
 	if (rc < 0)
 		return rc;
-	/* Bytes of a write whose owner died before its record: newer than every record. Where a sync
-	 * has failed since, acknowledged bytes come first. */
+	/* Bytes of a write whose owner died before its record: newer than every record, if it came so
+	 * far. Where a sync has failed, or may have before this description was opened, the page cache
+	 * may hold less than what was acknowledged there: that comes first. */
 	if (cut.length && !atomic_load_seq(&r->f->degraded) &&
+	    file_oldest_live(s, r->f) >= r->open_head &&
 	    !add_overflow(cut.offset, cut.length, &end))
 		keep = &cut;
 	/* Even with nothing live: the call in the middle may have been made and not been synced. */

@@ -179,13 +179,18 @@ bool model_was_killed(int file, uint64_t offset, uint64_t n, const void *data)
 	return false;
 }
 
-void model_settle(int file)
+void model_settle(int file, bool bytes)
 {
 	struct model_file *f = &model.files[file];
 	const struct disk_file *d = &disk.files[file];
 
 	f->size = d->size;
 	f->nsizes = 0;
+	for (uint64_t i = 0; bytes && i < f->size; i++) {
+		if (f->mask[i])
+			f->want[i] = d->cache[i];
+		f->mask[i] = 0;
+	}
 	memset(f->want + f->size, 0, DISK_BYTES - f->size);
 	memset(f->mask + f->size, 0, (DISK_BYTES - f->size) * sizeof(f->mask[0]));
 }

@@ -77,8 +77,9 @@ void model_synced(int file);
 void model_told(int file);
 /* True if these bytes are what a killed call was about to write. */
 bool model_was_killed(int file, uint64_t offset, uint64_t n, const void *data);
-/* What an interrupted RULE F did was put right: the page cache tells what it was. */
-void model_settle(int file);
+/* What an interrupted call did was put right: the page cache tells how long the file is, and, where
+ * `bytes` is set, what it holds. */
+void model_settle(int file, bool bytes);
 
 /* NULL if the file may look like this after recovery, else static text. */
 const char *model_check(int file, const struct disk_cut *found);

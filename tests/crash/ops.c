@@ -59,6 +59,10 @@ static void was_killed(struct ops *o, struct process *p, bool fenced)
 {
 	int file = o->file;
 
+	/* A write without its record counts like an interrupted RULE F: it may have been read. */
+	if (world_entry(file)->write_length)
+		fenced = true;
+
 	disarm();
 	if (!model_perhaps())
 		o->kill_next = false;
@@ -85,7 +89,7 @@ static void settle(struct ops *o)
 	o->unsettled = 0;
 	p = process_now(o);
 	r = &p->ref[file][OPEN_DSYNC];
-	interrupted = r->f->op != 0;
+	interrupted = r->f->op != 0 || r->f->write_length != 0;
 	rc = file_lock(&p->s, &p->who, r);
 	if (rc < 0) {
 		if (rc != -EIO || !world.bad_sync)
@@ -98,8 +102,10 @@ static void settle(struct ops *o)
 		check_fail("op stands after the lock was taken", file);
 	/* Without op it had not begun, or was all done: then the disk says so. */
 	d = &disk.files[file];
+	if (interrupted && !world.bad_sync && memcmp(d->cache, d->safe, DISK_BYTES) != 0)
+		check_fail("what was put right is not durable", file);
 	if (interrupted || (d->safe_size == d->size && !d->truncated))
-		model_settle(file);
+		model_settle(file, interrupted && !world.bad_sync);
 }
 
 static void fill_random(struct ops *o, uint8_t *data, uint64_t n)
