@@ -252,7 +252,7 @@ static int tail_publish(struct domain *d)
 	return r < 0 ? -EAGAIN : 0;
 }
 
-static int step(struct domain *d, bool all)
+static int step_files(struct domain *d, bool all)
 {
 	struct ctl_cell cell;
 	uint64_t now = now_monotonic_ns();
@@ -308,6 +308,16 @@ static int step(struct domain *d, bool all)
 			return r;
 	}
 	return GUARD(progress(d));
+}
+
+static int step(struct domain *d, bool all)
+{
+	int r;
+
+	d->stepping = true;
+	r = step_files(d, all);
+	d->stepping = false;
+	return r;
 }
 
 int destage_step(struct domain *d)

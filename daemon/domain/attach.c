@@ -230,7 +230,7 @@ void request_hello(struct domain *d, struct domain_request *r)
 	}
 	/* All its processes are gone, and we have not looked since: what they wrote and did not live to
 	 * log is in the page cache alone. The new one reads it, so it must be durable first. */
-	if (d->attached && d->files_end && !slot_any_live(&d->s.ctl)) {
+	if (d->attached && d->files_end && !d->stepping && !slot_any_live(&d->s.ctl)) {
 		(void)sessions_end(d, true);
 		if (d->state != STATE_OK) {
 			request_done(r, -EBUSY, 1, "%s", d->reason);

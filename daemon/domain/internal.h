@@ -100,6 +100,7 @@ struct domain {
 	uint64_t tail;	   /* persisted */
 	bool publish;	   /* persisted and not yet published to the clients */
 	bool blocked;	   /* the last step could not trim: some file fails */
+	bool stepping;	   /* inside a step: nothing that it works on may go */
 	bool mend;	   /* a degraded file waits for a heal, live or not */
 	uint64_t retry_ns; /* earliest next step while blocked */
 	uint64_t step_ns;  /* of the last step */
