@@ -11,6 +11,7 @@
 #include "base/sys.h"
 #include "daemon/domain/internal.h"
 #include "pool/guard.h"
+#include "pool/slot.h"
 
 /* How far CLOCK_REALTIME may move against CLOCK_MONOTONIC before ctimes are stored anew. Picked: a
  * quarter of the second by which recovery lets a ctime be later. */
@@ -23,6 +24,10 @@ static int beat_one(struct domain *d)
 	uint64_t tail = atomic_load_acquire(&d->s.ctl.hot->tail);
 	uint64_t now = now_realtime_ns();
 
+	/* Its sessions are over, and the worker may be busy with a file and not know it yet: whoever writes
+	 * the files from now on must not pass for one of them. The worker's own changes have rewrite_until. */
+	if (!slot_any_live(&d->s.ctl))
+		return 0;
 	/* A head that no lane can have: never into the pool. The worker will find it, too. */
 	if (cell.head < tail || cell.head - tail > d->s.lane.ring_size || cell.head % 64 != 0)
 		return -EBADMSG;

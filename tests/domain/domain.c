@@ -783,6 +783,25 @@ static void beats_while_it_serves(void **state)
 	assert_int_equal(first.time_ns, second.time_ns);
 }
 
+/* Killed, and the worker does not look before the grace of its HELLO is over: whoever writes the files
+ * meanwhile must not pass for it. */
+static void no_beat_for_the_dead(void **state)
+{
+	struct env *e = *state;
+	struct lane_beat first, second;
+	struct answer r;
+
+	set_age(e, ENV_LONG_NS);
+	r = env_join(e, &e->a, 0, "d");
+	assert_int_equal(env_write(&e->a, 0, 100, 'x'), 100);
+	client_end(&e->a, 1);
+	env_sleep_ms(20); /* one that was under way */
+	first = beat_of(e, r.lane);
+	env_sleep_ms(350);
+	second = beat_of(e, r.lane);
+	assert_int_equal(first.time_ns, second.time_ns);
+}
+
 /* A lost wake-up would show as a record that waits for the next tick. */
 static void no_wake_up_is_lost(void **state)
 {
@@ -856,6 +875,7 @@ int main(void)
 		TEST(crosswise),
 		TEST(at_the_same_time),
 		TEST(beats_while_it_serves),
+		TEST(no_beat_for_the_dead),
 		TEST(no_wake_up_is_lost),
 		TEST(idle_means_asleep),
 	};
