@@ -178,6 +178,12 @@ class Stamp:
     def stopping(self):
         struct.pack_into("=I", self.map, 36, 1)
 
+    def note_floor(self):
+        """What is acknowledged now must be there after the power cut that comes next."""
+        for t in range(64):
+            struct.pack_into("=Q", self.map, 1160 + 8 * t, self.acked_by(t))
+        struct.pack_into("=Q", self.map, 1152, 1)
+
     def stop(self):
         self.stopping()
         self.process.wait(timeout=30)
@@ -276,6 +282,7 @@ class Case:
         """Power goes: file system first, then all processes."""
         for s in self.stamps:
             s.stopping()
+            s.note_floor()
         self.image.cut()
         for s in self.stamps:
             if s.process.poll() is None:

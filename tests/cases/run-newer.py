@@ -97,19 +97,24 @@ def restored(c):
     require(read(path) == NEW, "the restored file was changed by --discard")
 
 
-def rolled_back(c):
-    """The whole volume is an older one: a snapshot from before the file was registered anew."""
+def rolled_back(c, marked):
+    """The volume as it was before the session that wrote the records. marked: while an earlier session
+    had the file, so that it carries our mark in the older volume, too."""
     a, fd = undrained(c)
     path = c.path("log.0")
-    a.close(fd)
+    a.write_synced(fd, NEW, 0)
+    if marked:
+        c.must_flush()
+        run(["fsfreeze", "-f", c.image.path])
+        run(["cp", "--sparse=always", c.image.file, c.image.file + ".old"])
+        run(["fsfreeze", "-u", c.image.path])
     a.end()
     wait_for("the session's end is noticed", lambda: not c.status()["sessions"])
     c.agents = []
-    write_foreign(path, NEW)
-    time.sleep(0.1)
-    c.image.umount()
-    shutil.copyfile(c.image.file, c.image.file + ".old")
-    c.image.mount()
+    if not marked:
+        c.image.umount()
+        run(["cp", "--sparse=always", c.image.file, c.image.file + ".old"])
+        c.image.mount()
     time.sleep(1.2)
     a = Agent(c)
     fd = a.open(path, os.O_RDWR)
@@ -121,7 +126,16 @@ def rolled_back(c):
     c.image.mount()
     text = c.recover(expect=1)
     require(read(path) == NEW, "records of a newer life in the older file: %s", text)
-    return text[:60]
+
+
+def rolled_back_before(c):
+    """The volume is an older one, from when nobody had the file."""
+    rolled_back(c, False)
+
+
+def rolled_back_within(c):
+    """The volume is an older one, from an earlier session: only its times tell."""
+    rolled_back(c, True)
 
 
 def own_bypass(c):
@@ -253,5 +267,6 @@ def one_of_two(c):
 
 
 if __name__ == "__main__":
-    sys.exit(main([others_later, others_after_power, restored, rolled_back, own_bypass, unsynced_bypass,
+    sys.exit(main([others_later, others_after_power, restored, rolled_back_before,
+                   rolled_back_within, own_bypass, unsynced_bypass,
                    large, second_domain, token, marked, one_of_two]))

@@ -20,8 +20,9 @@ def seconds(r, least, most):
 def overlap(c):
     """A block, its first and last 512 bytes, again and again; writes late, short and interrupted."""
     c.begin(lane_size="1MiB", destage_age="20ms")
-    c.fault.set(write_sleep_us=20000, sync_fail_every=20, write_odd=30)
     s = Stamp(c, threads=4, files=2, plan="overlap")
+    c.in_lane("log.1")
+    c.fault.set(write_sleep_us=20000, sync_fail_every=20, write_odd=30)
     time.sleep(5)
     c.accelerated("log.0")
     s.stop()
@@ -42,8 +43,9 @@ def overlap_cut(c):
     c.begin(lane_size="1MiB", destage_age="20ms")
     acked = live = 0
     for i in range(4):
-        c.fault.set(write_sleep_us=5000, sync_fail_every=r.choice((0, 3, 20)), write_odd=30)
         Stamp(c, threads=4, files=2, plan=r.choice(("overlap", "mixed")), folder="r%d" % i)
+        c.in_lane("r%d/log.1" % i)
+        c.fault.set(write_sleep_us=5000, sync_fail_every=r.choice((0, 3, 20)), write_odd=30)
         seconds(r, 0.3, 1.5)
         c.cut()
         live += c.live() > 0
@@ -77,9 +79,10 @@ def steps(c):
     told = []
     for i in range(7):
         how = ("kill_at", "stop_at")[i % 2]
-        c.fault.set(sync_fail_every=r.choice((0, 2, 5)), write_odd=20, steps=0)
         s = Stamp(c, threads=3, files=3, plan=r.choice(("overlap", "mixed")), folder="r%d" % i)
         n = r.randint(1, 40)
+        c.in_lane("r%d/log.0" % i)  # registering needs syncs, too
+        c.fault.set(sync_fail_every=r.choice((0, 2, 5)), write_odd=20)
         c.fault.set(**{how: c.fault["steps"] + n})
         wait_for("step %d" % n, lambda: c.fault["steps"] >= c.fault[how], 20)
         after = ("cut", "later", "again", "again")[i % 4]

@@ -14,8 +14,10 @@
  * 64 KiB). SYNC: fdatasync (after each write), dsync (O_DSYNC).
  *
  * check: the files must be what the first k writes of each thread leave, in order, with k = acked;
- * units of the one write after that may be there, too. Anything else is older than an
- * acknowledgement, comes from elsewhere, or is damaged.
+ * units of later writes that were issued may be there, too. Anything else is older than an
+ * acknowledgement, comes from elsewhere, or is damaged. With a power cut k is what had been
+ * acknowledged before it: a sync that is under way while the file system shuts down may well say
+ * yes (ext4 does, now and then), which without power nobody would hear.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,6 +53,8 @@ struct shared {
 	struct {
 		uint64_t issued, acked;
 	} thread[THREADS_MAX];
+	uint64_t cut;		     /* the test has stored floor[] */
+	uint64_t floor[THREADS_MAX]; /* acked just before the power cut */
 };
 
 struct unit {
@@ -191,11 +195,21 @@ static uint64_t look(const struct unit *u, uint32_t t, uint32_t file, uint32_t a
 	return memcmp(u, &expected, UNIT) == 0 ? u->n : UINT64_MAX;
 }
 
+/* May write n be at this unit? Those after the last acknowledged one need not be there. */
+static int late(uint32_t t, uint64_t n, uint64_t acked, uint32_t file, uint32_t at)
+{
+	struct piece p;
+
+	if (n <= acked || n > sh->thread[t].issued)
+		return 0;
+	p = piece_of(t, n);
+	return p.file == file && at >= p.at && at < p.at + p.units;
+}
+
 static int check_thread(uint32_t t, int shown)
 {
 	static uint64_t model[FILES_MAX][UNITS];
-	uint64_t acked = sh->thread[t].acked;
-	struct piece extra = { 0 };
+	uint64_t acked = sh->cut ? sh->floor[t] : sh->thread[t].acked;
 	int wrong = 0;
 
 	memset(model, 0, sizeof(model));
@@ -205,21 +219,17 @@ static int check_thread(uint32_t t, int shown)
 		for (uint32_t i = 0; i < p.units; i++)
 			model[p.file][p.at + i] = n;
 	}
-	if (sh->thread[t].issued > acked)
-		extra = piece_of(t, acked + 1);
 	for (uint32_t f = 0; f < sh->files; f++) {
 		static struct unit have[UNITS];
 
 		memset(have, 0, sizeof(have));
-		if (pread(fds[f], have, sizeof(have), (off_t)(t % THREADS_MAX) * UNITS * UNIT) < 0)
+		if (fds[f] >= 0 &&
+		    pread(fds[f], have, sizeof(have), (off_t)(t % THREADS_MAX) * UNITS * UNIT) < 0)
 			return 1;
 		for (uint32_t at = 0; at < UNITS; at++) {
 			uint64_t n = look(&have[at], t, f, at);
 
-			if (n == model[f][at])
-				continue;
-			if (n == acked + 1 && extra.file == f && at >= extra.at &&
-			    at < extra.at + extra.units)
+			if (n == model[f][at] || late(t, n, acked, f, at))
 				continue;
 			if (wrong++ + shown < 5)
 				printf("thread %u log.%u unit %u: write %ld, should be %lu "
@@ -235,14 +245,9 @@ static int check(const char *dir)
 	uint64_t acked = 0;
 	int wrong = 0;
 
-	for (uint32_t i = 0; i < sh->files; i++) {
-		fds[i] = open_file(dir, i, O_RDONLY);
-		if (fds[i] < 0 && sh->ready) {
-			printf("log.%u: %s\n", i, strerror(errno));
-			wrong++;
-		}
-	}
-	for (uint32_t i = 0; i < sh->threads && !wrong; i++) {
+	for (uint32_t i = 0; i < sh->files; i++)
+		fds[i] = open_file(dir, i, O_RDONLY); /* one that is not there is an empty one */
+	for (uint32_t i = 0; i < sh->threads; i++) {
 		wrong += check_thread(sh->first + i, wrong);
 		acked += sh->thread[sh->first + i].acked;
 	}
