@@ -179,7 +179,9 @@ static void note_in_entry(struct session *s, struct ctl_file *f, const struct ap
 
 	if (r->type != RECORD_FENCE) {
 		if (!was_live) {
-			atomic_store_relaxed(&f->first, at->position);
+			/* Not the position behind a PAD: should we die before head is published, the next
+			 * record, maybe without a PAD, stands at head. */
+			atomic_store_relaxed(&f->first, at->head);
 			atomic_store_relaxed(&hot->live_files, live + 1);
 		}
 		atomic_store_relaxed(&f->last, at->end);
