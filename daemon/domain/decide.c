@@ -393,7 +393,9 @@ void domain_decide(struct domain *d)
 	found_close(&f);
 
 	if (!lane_live(d, &pd)) {
-		if (!files_left(d)) {
+		/* A verdict still there: an earlier end was cut short just before it took that away, and
+		 * what --apply had overruled for it must not count in the next life. */
+		if (!files_left(d) && pd.verdict == VERDICT_NONE && pd.flags == 0) {
 			control_remove(d);
 			domain_state_set(d, STATE_OK, NULL);
 			return;
