@@ -145,7 +145,12 @@ void destage_flush(struct domain *d, struct domain_request *r)
 		request_done(r, -EBUSY, 1, "%s: %s", d->name, d->reason);
 		return;
 	}
-	if (!d->attached || words_head(d, &cell) < 0 || cell.head == d->tail) {
+	if (d->attached && words_head(d, &cell) < 0) {
+		/* What was acknowledged is not to be known. The next step finds out what is wrong. */
+		request_done(r, -EBUSY, 1, "%s: the control file is damaged", d->name);
+		return;
+	}
+	if (!d->attached || cell.head == d->tail) {
 		request_done(r, 0, 0, NULL); /* nothing is live */
 		return;
 	}

@@ -101,19 +101,44 @@ void request_gate(struct domain *d, struct domain_request *r)
 		request_done(r, 0, 0, NULL);
 }
 
-/* A held domain has no mapping; its processes may live all the same. */
-static bool control_live(const struct domain *d)
+static int map_and_close(struct control *c)
+{
+	struct ctl_head head;
+	int r = control_map(c, c->fd, &head);
+
+	if (r < 0)
+		return r;
+	/* Release pairs with slot_take: whoever takes a byte from now on lets go of it. */
+	atomic_store_release(&c->head->state, CTL_CLOSED);
+	control_unmap(c, false);
+	return 0;
+}
+
+/*
+ * A held domain has no mapping; its processes may live all the same, or a child that has not taken its
+ * slot yet. close: with none there, none may begin any more.
+ */
+static bool control_live(const struct domain *d, bool close_it)
 {
 	struct control c = { .fd = -1 };
 	char name[CONTROL_NAME_BYTES];
+	int fd;
 	bool live;
 
 	control_name(d->lane, name);
-	c.fd = openat(d->set->control_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (c.fd < 0)
+	fd = openat(d->set->control_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
 		return false;
+	c.fd = fd;
+	if (close_it && session_lock_exclusive(&c, 1000) < 0) {
+		(void)close(fd);
+		return true; /* one is taking a slot */
+	}
 	live = slot_any_live(&c);
-	(void)close(c.fd);
+	/* What is no control file (cut short, foreign bytes) is refused by control_map for sessions, too. */
+	if (!live && close_it)
+		(void)GUARD(map_and_close(&c));
+	(void)close(fd); /* and the lock with it */
 	return live;
 }
 
@@ -138,7 +163,8 @@ void request_recover(struct domain *d, struct domain_request *r)
 	}
 	if (d->attached)
 		(void)sessions_end(d, true);
-	if (d->attached || (d->catalog != UINT32_MAX && control_live(d))) {
+	if (d->attached ||
+	    (d->catalog != UINT32_MAX && control_live(d, r->mode != WIRE_RECOVER_DRY_RUN))) {
 		request_done(r, -EBUSY, 1, "database still running: stop it first");
 		return;
 	}

@@ -475,6 +475,8 @@ static void forged_head(void **state)
 	set_age(e, ENV_LONG_NS); /* so that the heartbeat meets it first */
 	assert_int_equal(env_write(&e->a, 0, 100, 'x'), 100);
 	assert_int_equal(client_do(&e->a, &k, NULL, NULL), 0);
+	/* at once: before anybody else has noticed */
+	assert_int_equal(env_ask(e, DOMAIN_FLUSH, "d", -1, 0).status, -EBUSY);
 	env_wait(3000, !env_state_is(e, "d", "ok"));
 	assert_true(beat_of(e, r.lane).head < UINT64_C(1) << 40);
 }
@@ -493,6 +495,30 @@ static void forged_entry(void **state)
 	env_sleep_ms(300);
 	second = beat_of(e, r.lane);
 	assert_int_equal(first.time_ns, second.time_ns);
+}
+
+/* A child that has the control file mapped and no slot yet must not find it open over a new incarnation. */
+static void a_command_closes_the_control_file(void **state)
+{
+	struct env *e = *state;
+	struct answer r = env_join(e, &e->a, 0, "d");
+	uint32_t ctl_state;
+	char path[512];
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "%s/control/%u", e->config.run_dir, r.lane);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(env_write(&e->a, 0, 100, 'x'), 100);
+	assert_int_equal(env_op(&e->a, CLIENT_FORGE_ID), 0);
+	env_wait(3000, !env_state_is(e, "d", "ok"));
+	assert_int_equal(env_ask(e, DOMAIN_RECOVER, "d", -1, WIRE_RECOVER_APPLY).status, -EBUSY);
+	client_end(&e->a, 1);
+	assert_int_equal(env_ask(e, DOMAIN_RECOVER, "d", -1, WIRE_RECOVER_APPLY).status, 0);
+	assert_true(pread(fd, &ctl_state, sizeof(ctl_state), offsetof(struct ctl_head, state)) ==
+		    sizeof(ctl_state));
+	assert_int_equal(ctl_state, CTL_CLOSED);
+	(void)close(fd);
 }
 
 static void second_domain_puts_both_into_bypass(void **state)
@@ -862,6 +888,7 @@ int main(void)
 		TEST(lane_cut_short),
 		TEST(forged_head),
 		TEST(forged_entry),
+		TEST(a_command_closes_the_control_file),
 		TEST(second_domain_puts_both_into_bypass),
 		TEST(unlinked_file_goes),
 		TEST(foreign_unlink_is_noticed),
