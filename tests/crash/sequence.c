@@ -44,6 +44,8 @@ static const struct script {
 	/* killed with a whole record at head that nobody was told of */
 	SCRIPT(OP_KILL, OP_OVERLAP, OP_BYPASS, OP_OVERLAP, OP_OVERLAP, OP_LANE, OP_OVERLAP),
 	SCRIPT(OP_KILL, OP_WRITE, OP_TRUNCATE, OP_OVERLAP, OP_KILL, OP_APPEND, OP_TRUNCATE),
+	SCRIPT(OP_WRITE, OP_KILL, OP_TRUNCATE, OP_TRUNCATE, OP_WRITE, OP_KILL, OP_TRUNCATE,
+	       OP_TRUNCATE, OP_WRITE, OP_KILL, OP_TRUNCATE, OP_TRUNCATE),
 	/* killed in a write, over pages that the kernel has lost and nobody was told of */
 	SCRIPT(OP_WRITE, OP_BAD_SYNC, OP_WRITE_BACK, OP_EVICT, OP_OTHER_PROC, OP_REOPEN,
 	       OP_OTHER_PROC, OP_KILL, OP_OVERLAP, OP_TRUNCATE, OP_OVERLAP),
