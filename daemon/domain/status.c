@@ -16,6 +16,10 @@
 
 #define VERSIONS 4u /* sessions are counted by versions below it */
 
+/* A record that is so much older than destage_age waits for a call that hangs: no error comes of it, and the
+ * lane fills. Picked: a slow disk takes seconds, not that. */
+#define STUCK_NS (10 * SECOND_NS)
+
 /* Copies, so that nothing is built while locks are held or under a guard. */
 struct file_status {
 	uint64_t id, live_bytes, records;
@@ -178,6 +182,17 @@ static struct json_object *file_json(const struct file_status *f, bool attached,
 	return o;
 }
 
+static void stuck(struct document *doc, struct domain_status *s, uint64_t age_ms)
+{
+	doc->exit = 1;
+	if (!*s->last_error)
+		(void)snprintf(
+			s->last_error, sizeof(s->last_error),
+			"the oldest record has waited for its file for %llu s: the disk hangs, or a "
+			"process does that holds a file's lock; the data is safe in the pool",
+			(unsigned long long)(age_ms / 1000));
+}
+
 static void domain_json(void *arg, struct domain *d)
 {
 	struct document *doc = arg;
@@ -210,6 +225,8 @@ static void domain_json(void *arg, struct domain *d)
 	add_u64(o, "live_bytes", s.live_bytes);
 	if (s.live_bytes && s.live_since)
 		age = (now_monotonic_ns() - s.live_since) / MILLISECOND_NS;
+	if (age * MILLISECOND_NS > config_get(d->set->config, destage_age_ns) + STUCK_NS)
+		stuck(doc, &s, age);
 	add_u64(o, "oldest_age_ms", age);
 	add_u64(o, "wraps", s.wraps);
 	add_u64(o, "full_waits", s.full_waits);
