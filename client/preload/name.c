@@ -126,7 +126,10 @@ static void settle_name(struct name_call *a)
 		(void)file_sync_locked(s, a->who, &a->moved->r);
 		file_unlock(s, &a->moved->r);
 	}
-	(void)sync_folder_of(a->to_dir, a->to);
+	/* Not done (a folder that its owner may not read, a failing disk): then the program's own fsync must
+	 * be a real one. */
+	if (sync_folder_of(a->to_dir, a->to) < 0)
+		atomic_add_seq(&a->moved->r.f->needs_sync, 1);
 }
 
 static long open_both(struct name_call *a)
