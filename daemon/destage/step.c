@@ -92,8 +92,7 @@ static int file_failed(struct domain *d, struct domain_file *df, int error, cons
 		log_event(LOG_ERR, LOG_ID_DEGRADED, d->name, df->entry.path,
 			  "%s: %s; the data is safe in the pool, trying again", what,
 			  error_words(error));
-		if (d->set->notify)
-			d->set->notify(d->set->notify_arg);
+		domain_notify(d);
 	}
 	return -EAGAIN;
 }

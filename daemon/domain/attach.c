@@ -200,6 +200,7 @@ void attach_publish(struct domain *d)
 	d->attached = true;
 	pthread_mutex_unlock(&d->map_lock);
 	beat_set(d, true);
+	domain_notify(d);
 }
 
 void detach(struct domain *d)
@@ -217,6 +218,7 @@ void detach(struct domain *d)
 	d->lane_fd = -1;
 	d->blocked = d->mend = d->publish = false;
 	destage_flushes_end(d, -EBUSY, "the domain was let go of");
+	domain_notify(d);
 }
 
 void request_hello(struct domain *d, struct domain_request *r)

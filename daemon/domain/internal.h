@@ -50,6 +50,7 @@ struct domain_file {
 	uint64_t backoff_ns;
 	bool failing;		/* the last sync failed and no later one was good */
 	bool gone;		/* st_nlink was 0 */
+	bool bypassed;		/* as it was told last */
 	bool token_wait;	/* in bypass until the token is free */
 	bool foreign;		/* another domain has it too: in bypass while either has it */
 	struct pool_file entry; /* as the catalog has it */
@@ -147,6 +148,8 @@ void domain_serve_light(struct domain *d);
 /* Answers a request: text may be NULL. */
 void request_done(struct domain_request *r, int status, uint32_t exit_code, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+/* Status has changed: tells whoever asked to be told. */
+void domain_notify(const struct domain *d);
 /* New state with words; notifies and logs when it changed. */
 void domain_state_set(struct domain *d, enum domain_state state, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -105,6 +105,17 @@ static int token_retry(struct domain *d, struct domain_file *df)
 	return r;
 }
 
+/* Clients change the state, and have no journal of their own to speak of. */
+static void tell_bypass(struct domain *d, struct domain_file *df, bool bypassed)
+{
+	if (df->bypassed == bypassed)
+		return;
+	df->bypassed = bypassed;
+	log_event(bypassed ? LOG_WARNING : LOG_NOTICE, LOG_ID_BYPASS, d->name, df->entry.path, "%s",
+		  bypassed ? "written to the disk without the lane for now: see pmemlogctl status"
+			   : "in the lane again");
+}
+
 /* -EFAULT, -EBADMSG: the control file. Everything else concerns this file and is tried again. */
 static int tick_file(struct domain *d, struct domain_file *df)
 {
@@ -117,6 +128,7 @@ static int tick_file(struct domain *d, struct domain_file *df)
 	if (r < 0)
 		return r;
 	live = w.last > max_of(d->tail, w.fence);
+	tell_bypass(d, df, w.state == FILE_BYPASS);
 	if (df->fd < 0 && !df->gone && df->catalog != UINT32_MAX) {
 		int fd = -1;
 

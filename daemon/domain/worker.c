@@ -32,6 +32,12 @@ void request_done(struct domain_request *r, int status, uint32_t exit_code, cons
 	r->done(r);
 }
 
+void domain_notify(const struct domain *d)
+{
+	if (d->set->notify)
+		d->set->notify(d->set->notify_arg);
+}
+
 void domain_state_set(struct domain *d, enum domain_state state, const char *format, ...)
 {
 	static const char *const names[] = { "undecided", "ok", "held", "quarantined" };
@@ -56,8 +62,7 @@ void domain_state_set(struct domain *d, enum domain_state state, const char *for
 			  NULL, "%s: %s", names[state], reason);
 	else
 		log_msg(LOG_INFO, d->name, "%s%s%s", names[state], *reason ? ": " : "", reason);
-	if (d->set->notify)
-		d->set->notify(d->set->notify_arg);
+	domain_notify(d);
 }
 
 void domain_error_set(struct domain *d, const char *format, ...)
