@@ -152,8 +152,10 @@ int file_bypass_locked(struct session *s, const struct caller *who, struct file_
 	int rc = 0;
 
 	if (atomic_load_acquire(&f->state) == FILE_BYPASS) {
-		/* "For good" outlasts a full lane, of which the daemon takes the file back. */
-		if (atomic_load_relaxed(&f->reason) == BYPASS_LANE_FULL)
+		uint32_t old = atomic_load_relaxed(&f->reason);
+
+		/* "For good" outlasts what the daemon takes the file back of. */
+		if ((old == BYPASS_LANE_FULL || old == BYPASS_TOKEN) && reason != BYPASS_LANE_FULL)
 			atomic_store_relaxed(&f->reason, reason);
 		return 0;
 	}

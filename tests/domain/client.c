@@ -165,6 +165,8 @@ static int64_t obey(struct child *c, struct client_command *k, const int *fds, i
 		return ftruncate(c->lane_fd, 0);
 	case CLIENT_FULL_BYPASS:
 		return file_enter_bypass(&c->s, &c->who, &c->ref, BYPASS_LANE_FULL);
+	case CLIENT_MAPPED:
+		return file_enter_bypass(&c->s, &c->who, &c->ref, BYPASS_MAPPED);
 	case CLIENT_LOOP:
 		for (uint64_t i = 0;; i++)
 			if (write_bytes(c, (i % 64) * 4096, 4096, (uint8_t)i) < 0)

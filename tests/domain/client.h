@@ -16,6 +16,7 @@ enum client_op {
 	CLIENT_CUT_CONTROL,
 	CLIENT_CUT_LANE,
 	CLIENT_FULL_BYPASS, /* enters bypass as a writer does that finds the lane full and no daemon */
+	CLIENT_MAPPED,	    /* enters bypass as for a writable shared mapping */
 	CLIENT_LOOP,	    /* writes for ever, without a reply */
 	CLIENT_FORGE_HEAD, /* a: a head that no lane can have */
 	CLIENT_FORGE_ID,   /* of its own entry */
