@@ -4,6 +4,8 @@
 
 Each write with its sync returns within LIMIT, none with an error; the same processes are accelerated
 again afterwards; and whatever way the writes took, each power cut leaves what was acknowledged.
+
+Kills of tests/mutants/cases-*: never-taken-back, waits-for-ever.
 """
 import random
 import socket

@@ -4,6 +4,8 @@
 
 A torn last record is dropped and all before it is replayed. Damage in what was acknowledged is refused,
 without a byte changed in pool or files, and said so; nothing crashes, nothing says "clean".
+
+Kills of tests/mutants/cases-*: damage-taken-for-torn, torn-taken-for-damage.
 """
 import hashlib
 import random

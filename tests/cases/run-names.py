@@ -4,6 +4,8 @@
 undrained records; and names that somebody swaps before a replay by root.
 
 What comes back is what the program made of each file, no more, and no record reaches another file.
+
+Kills of tests/mutants/cases-*: truncate-unfenced, unlinked-kept.
 """
 import random
 import sys

@@ -5,6 +5,9 @@
 Where it is our own way (bypass, large writes, another domain) the newer bytes stand after the cut. Where it
 is somebody else's (no session, a restored file, a volume rolled back) the domain is quarantined, with both
 versions kept; nothing is put back silently.
+
+Kills of tests/mutants/cases-*: bypass-unfenced, ctime-unlooked, mark-unread, one-quarantined-rest-
+replayed, roll-back-unseen, token-unseen, yield-to-nobody.
 """
 import random
 import shutil

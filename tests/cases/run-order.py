@@ -4,8 +4,9 @@
 under load, little room, and the daemon's death or standstill at any step of a drain.
 
 Every byte must be of the newest acknowledged write that covered it (stamp.c), in the page cache as
-long as the machine runs and in the file after each power cut. See tests/mutants/cases-*.patch for
-what each notices.
+long as the machine runs and in the file after each power cut.
+
+Kills of tests/mutants/cases-*: tail-before-sync.
 """
 import random
 import sys
@@ -77,7 +78,7 @@ def steps(c):
     c.begin(lane_size="1MiB", destage_age="20ms")
     acked = 0
     told = []
-    for i in range(7):
+    for i in range(14):
         how = ("kill_at", "stop_at")[i % 2]
         s = Stamp(c, threads=3, files=3, plan=r.choice(("overlap", "mixed")), folder="r%d" % i)
         n = r.randint(1, 40)
