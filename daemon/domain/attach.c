@@ -72,7 +72,16 @@ static int lane_ready(struct domain *d, struct lane *ret, int *ret_fd, uint64_t 
 		pthread_mutex_lock(&set->pool_lock);
 		r = pool_lane_create(set->pool, &pd, ring, ret, ret_fd, e);
 		pthread_mutex_unlock(&set->pool_lock);
-		index = r < 0 ? index : catalog_domain_find(set->pool, d->uid, d->name);
+		if (r == -ENOSPC && index >= 0) {
+			/* No room for one of the new size beside it. */
+			log_msg(LOG_WARNING, d->name, "%s: lane %u keeps its size", e->text,
+				pd.lane);
+			r = catalog_domain_get(set->pool, (uint32_t)index, &pd);
+			if (r == 0)
+				r = pool_lane_open(set->pool, &pd, ret, ret_fd, e);
+		} else if (r == 0) {
+			index = catalog_domain_find(set->pool, d->uid, d->name);
+		}
 	}
 	if (r < 0)
 		return r;

@@ -169,6 +169,25 @@ static void last_session_ends_clean(void **state)
 	assert_int_equal(env_write(&e->b, 0, 100, 'y'), 100);
 }
 
+/* A larger lane_size than the pool has room for: the domain keeps its lane, and is not left without. */
+static void a_size_without_room(void **state)
+{
+	struct env *e = *state;
+	uint64_t before = e->config.lane_size_bytes;
+	struct answer r = env_join(e, &e->a, 0, "d"), again;
+
+	assert_int_equal(env_write(&e->a, 0, 100, 'x'), 100);
+	client_end(&e->a, 1);
+	assert_all_gone(e, r.lane);
+	e->config.lane_size_bytes = UINT64_C(3) << 30;
+	again = env_join(e, &e->b, 1, "d");
+	assert_int_equal(again.status, 0);
+	assert_int_equal(again.state, FILE_LANE);
+	assert_int_equal(env_number(e, "d", "ring_size"), (int64_t)before);
+	assert_int_equal(env_write(&e->b, 0, 100, 'y'), 100);
+	e->config.lane_size_bytes = before;
+}
+
 static void killed_client_is_noticed(void **state)
 {
 	struct env *e = *state;
@@ -896,6 +915,7 @@ int main(void)
 		TEST(flush_is_prompt),
 		TEST(a_quarter_destages),
 		TEST(last_session_ends_clean),
+		TEST(a_size_without_room),
 		TEST(killed_client_is_noticed),
 		TEST(successor_finds_all_durable),
 		TEST(one_of_two_sessions_ends),
