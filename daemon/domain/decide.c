@@ -18,6 +18,7 @@
 #include "pool/dir/register.h"
 #include "pool/guard.h"
 #include "pool/slot.h"
+#include "pool/space.h"
 #include "pool/walk.h"
 
 /* The control file that an earlier daemon left, if any. */
@@ -215,6 +216,37 @@ static int resume_files(struct domain *d)
 	return 0;
 }
 
+static int forget_entry(struct domain *d, struct ctl_file *f)
+{
+	struct file_ref ref = { .f = f, .id = atomic_load_acquire(&f->id), .fd = -1 };
+	uint32_t reason = atomic_load_relaxed(&f->reason);
+
+	if (ref.id == 0 || (reason != BYPASS_TOKEN && reason != BYPASS_FOREIGN))
+		return 0;
+	/* A peer that does not let go keeps what it has. */
+	if (file_lock(&d->s, &d->who, &ref) < 0)
+		return 0;
+	/* Release: nothing that we did with the entry comes after a session finds it free. */
+	if (atomic_load_relaxed(&f->state) == FILE_BYPASS && !space_file_live(&d->s, f))
+		atomic_store_release(&f->id, 0);
+	file_unlock(&d->s, &ref);
+	return 0;
+}
+
+/*
+ * Files that an earlier daemon had in bypass and not in the catalog (a token was held, another domain has
+ * the file): nothing that we may believe says which files they are, so nobody would show them, take them
+ * out of bypass, or keep another domain from logging records of them. Without their entry their
+ * processes find them unregistered at the next call, and bring us descriptors again.
+ */
+static int forget_unknown(struct domain *d)
+{
+	for (uint32_t i = 0; i < CTL_FILES; i++)
+		if (!d->file[i] && GUARD(forget_entry(d, &d->s.ctl.files[i])) < 0)
+			return -EFAULT;
+	return 0;
+}
+
 static int resume_words(struct domain *d)
 {
 	struct ctl_hot *hot = d->s.ctl.hot;
@@ -267,6 +299,8 @@ static bool resume(struct domain *d, const struct pool_domain *pd, struct found 
 	d->publish = true;
 	if (r == 0)
 		r = resume_files(d);
+	if (r == 0)
+		r = forget_unknown(d);
 	if (r < 0) {
 		domain_fault(d, "sessions live, and their control file is damaged");
 		return false;

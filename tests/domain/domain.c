@@ -624,6 +624,33 @@ static void bypass_token(void **state)
 	assert_int_equal(env_file_number(e, "d", r.id, "degraded"), 0);
 }
 
+/* The daemon is restarted meanwhile: the next one cannot know which file that entry is. */
+static void token_held_over_a_restart(void **state)
+{
+	struct env *e = *state;
+	struct stat st;
+	struct answer r;
+	char path[512];
+	int token;
+
+	assert_int_equal(fstat(e->fd[0], &st), 0);
+	(void)snprintf(path, sizeof(path), "%s/bypass/%u:%u-%llu", e->config.run_dir,
+		       major(st.st_dev), minor(st.st_dev), (unsigned long long)st.st_ino);
+	token = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	assert_int_equal(flock(token, LOCK_SH), 0);
+	r = env_join(e, &e->a, 0, "d");
+	assert_int_equal(r.state, FILE_BYPASS);
+	env_daemon_stop(e);
+	assert_int_equal(env_write(&e->a, 0, 100, 'x'), 100);
+	env_daemon_start(e);
+	assert_true(env_state_is(e, "d", "ok"));
+	assert_int_equal(env_write(&e->a, 0, 100, 'x'), -ESTALE); /* registers anew, then */
+	r = env_join(e, &e->b, 0, "d");
+	assert_int_equal(r.state, FILE_BYPASS);
+	(void)close(token);
+	env_wait(3000, env_file_is(e, "d", r.id, "lane"));
+}
+
 /* In bypass for a while, then for good: stores to a mapping have no records, whoever gives a token back. */
 static void mapped_while_a_token_is_held(void **state)
 {
@@ -937,6 +964,7 @@ int main(void)
 		TEST(unlinked_file_goes),
 		TEST(foreign_unlink_is_noticed),
 		TEST(bypass_token),
+		TEST(token_held_over_a_restart),
 		TEST(mapped_while_a_token_is_held),
 		TEST(leaves_bypass_when_there_is_room),
 		TEST(a_clients_failed_sync_heals),
