@@ -69,16 +69,28 @@ bool listener_lies_in(int fd, const char *folder)
 	return slash && (size_t)(slash - a.sun_path) == n && strncmp(a.sun_path, folder, n) == 0;
 }
 
+/* Another daemon (with another pool) would lose its clients, and share the folder of control files. */
+static bool somebody_listens(const struct sockaddr_un *a)
+{
+	cleanup_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	/* EAGAIN: there is a queue, and it is full. */
+	return fd >= 0 &&
+	       (connect(fd, (const struct sockaddr *)a, sizeof(*a)) == 0 || errno == EAGAIN);
+}
+
 /* A path that nobody listens on any more, or nothing. */
-static int clear_path(const char *path)
+static int clear_path(const struct sockaddr_un *a)
 {
 	struct stat st;
 
-	if (lstat(path, &st) < 0)
+	if (lstat(a->sun_path, &st) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -EEXIST;
-	return unlink(path) < 0 ? -errno : 0;
+	if (somebody_listens(a))
+		return -EADDRINUSE;
+	return unlink(a->sun_path) < 0 ? -errno : 0;
 }
 
 int listener_open(const char *path, int *ret_fd, char *ret_error, unsigned n)
@@ -92,7 +104,7 @@ int listener_open(const char *path, int *ret_fd, char *ret_error, unsigned n)
 		return -ENAMETOOLONG;
 	}
 	memcpy(a.sun_path, path, strlen(path) + 1);
-	r = clear_path(path);
+	r = clear_path(&a);
 	if (r == -EEXIST) {
 		(void)snprintf(ret_error, n,
 			       "socket %s: something that is no socket is in the way; move it",

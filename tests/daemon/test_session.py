@@ -132,6 +132,12 @@ class Honest(Session):
             r = c.ask(kind, wire.domain("nobody-of-that-name/x"))
             self.assertEqual((r.status, r.words(1)), (EINVAL, (1,)))
 
+    def test_a_socket_in_use_is_not_taken(self):
+        second = self.start()
+        self.assertEqual(second.end(), 1)
+        self.assertLog(second, "in use")
+        self.alive()
+
     def test_hangup_is_told(self):
         c = self.client()
         c.ask(wire.HELLO, wire.hello()).close()
