@@ -168,6 +168,9 @@ static ssize_t write_recorded(const struct write_call *w, uint64_t reserved)
 		(void)space_release(w->s, w->who, reserved);
 		return (ssize_t)place;
 	}
+	/* It has a name: an unlink that was announced failed, or its caller died before it. */
+	if (atomic_load_relaxed(&f->unlinked))
+		atomic_store_release(&f->unlinked, 0);
 	/* For who takes the lock from our dead hands. The length second, and gone first: it says that
 	 * the rest is valid. */
 	atomic_store_relaxed(&f->write_offset, (uint64_t)place);

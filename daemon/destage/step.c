@@ -150,12 +150,12 @@ static int file_mended(struct domain *d, struct domain_file *df, uint32_t degrad
 	return 0;
 }
 
-/* An UNLINK was seen: a stale handle is then no surprise to recovery. */
-static void note_unlink(struct domain *d, struct domain_file *df)
+/* An UNLINK was seen, and a stale handle is no surprise to recovery; or it came to nothing. */
+static void note_unlink(struct domain *d, struct domain_file *df, bool unlinked)
 {
 	struct pool_file e = df->entry;
 
-	e.flags |= POOL_FILE_UNLINKED;
+	e.flags = unlinked ? e.flags | POOL_FILE_UNLINKED : e.flags & ~POOL_FILE_UNLINKED;
 	(void)registry_entry_put(d, df, &e);
 }
 
@@ -181,8 +181,8 @@ static int file_durable(struct domain *d, struct domain_file *df, uint64_t head,
 	r = words_file(d, df, &w);
 	if (r < 0)
 		return r;
-	if (w.unlinked && !(df->entry.flags & POOL_FILE_UNLINKED))
-		note_unlink(d, df);
+	if ((w.unlinked != 0) != ((df->entry.flags & POOL_FILE_UNLINKED) != 0))
+		note_unlink(d, df, w.unlinked != 0);
 
 	/* Below it nothing is live: trimmed, fenced, or synced by us while another file failed. */
 	floor = max_of(max_of(d->tail, w.fence), df->durable_below);

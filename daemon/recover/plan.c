@@ -150,6 +150,8 @@ static int note(struct plan *plan, const struct record_header *h, const char **r
 			*ret_why = "a record lies beyond the largest file";
 			return -EBADMSG;
 		}
+		/* A file without a name gets none of these: it was not unlinked after all. */
+		f->unlinked = false;
 		break;
 	default: /* TOUCH counts by its time; LINES in the second pass, when the fences are known */
 		break;

@@ -194,6 +194,10 @@ static void test_fences(void **state)
 	assert_true(f->plan.files[1].unlinked);
 	assert_false(f->plan.files[2].named);
 	assert_int_equal(f->plan.files[2].records, 0);
+	/* killed between UNLINK and the call, or the call failed: it has a name still */
+	put_write(f, 9, 20, 'e', 10);
+	assert_int_equal(make(f), 0);
+	assert_false(f->plan.files[1].unlinked);
 }
 
 /* Several times round the ring, trimmed behind: positions go on, PADs lie between. */
