@@ -338,9 +338,14 @@ class Case:
             self.product.kill()
         if self.image and self.image.fd >= 0:
             self.image.umount()
+        for shared in self.stamps + [self.fault]:  # mapped, they keep their tmpfs busy
+            if shared:
+                shared.map.close()
         for m in list(self.box.mounts):
-            subprocess.run(["umount", m], stderr=subprocess.DEVNULL)
+            if subprocess.run(["umount", m], stderr=subprocess.DEVNULL).returncode:
+                subprocess.run(["umount", "-l", m], stderr=subprocess.DEVNULL)
             self.box.mounts.remove(m)
+        self.fault = None
         if self.image and os.path.exists(self.image.file):
             os.unlink(self.image.file)
 
