@@ -16,7 +16,7 @@
 #define ANSWER_NS	 (100 * MS)  /* for any answer, once per outage */
 #define OUTAGE_ANSWER_NS (10 * MS)   /* while it lasts */
 #define HELLO_WORK_NS	 (5000 * MS) /* the daemon is making a lane */
-#define REGISTER_WORK_NS (100 * MS)  /* then it is in bypass, and tries again a second later */
+#define REGISTER_WORK_NS (500 * MS)  /* picked: a few syncs of a slow disk; then bypass */
 
 /* The page forgets the number over a fork, the descriptor stays: remembered here to be closed. */
 static int conn_fd = -1;

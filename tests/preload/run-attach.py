@@ -125,11 +125,13 @@ def system_calls(preload, check):
         check(calls == ["pwritev2 0"], "lane, file %d: %s", slot, calls)
         calls = w.calls("sync", slot)
         check(calls == [], "lane, file %d: %s", slot, calls)
+    w.calls("pwrite", 0, 100, 0)  # live, however long the loop above took
     calls = w.calls("truncate", logs[0], 50)
     check(calls.count("fsync 0") == 2, "truncate of a live file: %s", calls)
     calls = w.calls("rename", logs[1], os.path.join(folder, "log.9"))
     check(calls.count("fsync 0") == 2, "rename: file and folder: %s", calls)
-    # beyond what one record may hold: RULE F
+    # beyond what one record may hold: RULE F, on a file that has a record not destaged yet
+    w.calls("pwrite", 2, 100, 0)
     calls = w.calls("pwrite", 2, 2 << 20, 0)
     check(calls == ["fsync 0", "pwritev2 0", "fsync 0"], "big write: %s", calls)
     w.end()
