@@ -59,7 +59,7 @@ static bool find_marked(struct named *n)
 	if (mark_look((int)fd) != MARK_ABSENT) {
 		attach_now();
 		found = find(n);
-		if (!found && !mark_of_session((int)fd)) {
+		if (!found && !mark_harmless((int)fd)) {
 			shim_log('3',
 				 "its commits may lie in a pool that nobody serves, not changed",
 				 n->path);

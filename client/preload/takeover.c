@@ -100,7 +100,7 @@ static int bypass_with_token(struct desc *d, int fd)
 		}
 		/* A daemon that died between mark and entry leaves a mark of our own lane: a file
 		 * without an entry has no record there, and the running database goes on. */
-		if (!mark_of_session(fd))
+		if (!mark_harmless(fd))
 			return -EIO;
 	}
 	atomic_store_seq(&d->kind, DESC_TOKEN);

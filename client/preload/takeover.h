@@ -35,6 +35,6 @@ enum mark_look {
 /* Does the file carry an owner mark? fd may be an O_PATH descriptor. */
 enum mark_look mark_look(int fd);
 
-/* True if the mark names the lane of a session that this process lives in: then a file without an entry
- * in its control file has no record in the lane. */
-bool mark_of_session(int fd);
+/* True if the mark is gone by now, or names the lane of a session that this process lives in: then a file
+ * without an entry in its control file has no record in the lane. */
+bool mark_harmless(int fd);

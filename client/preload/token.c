@@ -123,12 +123,15 @@ enum mark_look mark_look(int fd)
 		       : MARK_ABSENT;
 }
 
-bool mark_of_session(int fd)
+bool mark_harmless(int fd)
 {
 	const struct session *s;
 	struct mark m;
 	int session = attach_newest();
 
+	/* Looked at anew: an attach may just have ended the life that it was of. */
+	if (mark_look(fd) == MARK_ABSENT)
+		return true;
 	if (session < 0 || mark_get(fd, &m) < 0)
 		return false;
 	/* Relaxed: our own process's bit. While we hold a slot nobody closes the control file. */

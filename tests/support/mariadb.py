@@ -165,16 +165,17 @@ def binlogs(datadir):
 _VALUE = re.compile(r"###   @(\d+)=(.*)")
 
 
-def decode(files, cut=None):
+def decode(files, cut=()):
     """Yields (verb, table, values) for each row change of a committed transaction, in order.
 
     verb is INSERT, UPDATE or DELETE; values maps column number to text: the row after the change
-    (for DELETE: before). Raises when mariadb-binlog cannot read a file to its end; but the file
-    `cut`, the last one before a power cut, may end within an event: the server writes a large
-    transaction in several calls, and acknowledges none of it before the last.
+    (for DELETE: before). Raises when mariadb-binlog cannot read a file to its end; but the files
+    in `cut`, the last ones before the server was killed or its power cut, may end within an event:
+    the server writes a large transaction in several calls, and acknowledges none of it before the
+    last.
     """
     for path in files:
-        yield from _decode(path, path == cut)
+        yield from _decode(path, path in cut)
 
 
 def _decode(path, may_be_torn):

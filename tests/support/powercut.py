@@ -115,6 +115,7 @@ class Campaign:
 
     def start_over(self, n):
         """Fresh file system, data directory, pool."""
+        self.torn = set()  # binlogs that were written when the server died
         self.image.make()
         mariadb.copy(self.template, self.datadir)
         run(["sync", "-f", self.image.path])
@@ -169,6 +170,7 @@ class Campaign:
             self.product.kill()
         elif event == "crash":
             self.server.kill()
+            self.torn.add(mariadb.binlogs(self.datadir)[-1])
             self.server.start()
         elif event == "frozen":
             self.product.process.send_signal(signal.SIGSTOP)
@@ -219,6 +221,7 @@ class Campaign:
             self.start_over(k // self.group)
         rec["lane"] = self.lane
         self.since = mariadb.binlogs(self.datadir)[-1]
+        self.torn = set()
         acked = dict(self.ledger.have)
         clients = self.load(rec, k, event, r, seconds)
         self.power_cut(clients)
@@ -301,7 +304,7 @@ class Campaign:
                 rec["quarantined"] = 1
                 rec["problems"].append("gate: exit %d: %s" % (status, words))
                 return
-        cut = mariadb.binlogs(self.datadir)[-1]
+        self.torn.add(mariadb.binlogs(self.datadir)[-1])
         env = self.env() if self.recover or not self.product else {}
         self.server = mariadb.Server(self.box, self.datadir, env=env, args=self.args())
         try:
@@ -315,7 +318,7 @@ class Campaign:
             return
         if event == "gate":  # it must take the files over, without a restart of the database
             self.product.start()
-        f = self.ledger.check(self.server, acked, sent, self.since, cut)
+        f = self.ledger.check(self.server, acked, sent, self.since, self.torn)
         rec["rows"] = f.rows
         rec["lost"] += f.lost or bool(f.wrong)
         rec["problems"] += f.wrong

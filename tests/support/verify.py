@@ -36,10 +36,10 @@ class Ledger:
         """As the server computes it: CRC32 of 'CRC:SEQ', XORed over the rows."""
         return zlib.crc32(b"%d:%d" % (crc, seq))
 
-    def check(self, server, acked, sent, since, cut=None):
+    def check(self, server, acked, sent, since, cut=()):
         """acked: client -> last acknowledged row; sent: the same or later, what an answer may have
         been given to (one more transaction can have been under way). since: path of the first binlog that holds rows
-        after the last check; cut: of the last one before a power cut. Moves the ledger on to what is there, whatever that is."""
+        after the last check; cut: of the last ones before a kill or a power cut. Moves the ledger on to what is there, whatever that is."""
         f = Finding()
         logged = self._decode(server, f, since, cut)
         for c, plan in self.plans.items():
