@@ -227,6 +227,7 @@ void detach(struct domain *d)
 	d->lane_fd = -1;
 	d->blocked = d->mend = d->publish = false;
 	destage_flushes_end(d, -EBUSY, "the domain was let go of");
+	refused_clear(d);
 	domain_notify(d);
 }
 

@@ -64,6 +64,15 @@ struct yield {
 	struct domain_request *request;
 };
 
+#define REFUSED_MAX \
+	16u /* picked: more than a database has logs open; later ones are in the journal */
+
+/* A file that could not be registered: written to the disk, outside the control file. */
+struct refused {
+	char path[320]; /* as in the catalog */
+	char why[160];
+};
+
 struct domain {
 	struct domain_set *set;
 	struct domain *next; /* constant once the domain is in the list */
@@ -85,6 +94,8 @@ struct domain {
 	uint64_t live_since; /* CLOCK_MONOTONIC of the oldest live record, about; 0: none */
 	struct domain_file *file[CTL_FILES];
 	uint32_t files_end; /* one above the highest used index */
+	struct refused refused[REFUSED_MAX];
+	uint32_t refused_n;
 
 	pthread_mutex_t map_lock;
 	bool attached; /* s is mapped */
@@ -222,6 +233,14 @@ int registry_release_all(struct domain *d);
  * errno (memory unchanged). */
 int registry_entry_put(struct domain *d, struct domain_file *df, const struct pool_file *e);
 bool file_same(const struct pool_file *a, const struct pool_file *b);
+
+/* ---- refused.c: any thread ---------------------------------------------------------------------- */
+
+/* A session writes this file without the lane for that reason; status tells so, until the file is
+ * registered after all or the domain's sessions are over. */
+void refused_add(struct domain *d, const char *path, const char *why);
+void refused_drop(struct domain *d, const char *path);
+void refused_clear(struct domain *d);
 
 /* ---- words.c: the control file's words, bounds-checked, SIGBUS survived -------------------------- */
 

@@ -178,6 +178,14 @@ static int entry_publish(const struct domain *d, const struct domain_file *df,
 	return GUARD(entry_fill(d, df, st, reason ? FILE_BYPASS : FILE_LANE, reason));
 }
 
+/* The file stays as it is, written to the disk: said to the client, and kept for status. */
+static void refuse(struct domain *d, struct domain_request *r, int rc, const char *why)
+{
+	refused_add(d, r->path, why);
+	log_msg(LOG_WARNING, d->name, "%s: not registered: %s", r->path, why);
+	request_done(r, rc, 1, "%s", why);
+}
+
 static void answer(struct domain *d, struct domain_file *df, struct domain_request *r)
 {
 	struct file_words w;
@@ -189,6 +197,7 @@ static void answer(struct domain *d, struct domain_file *df, struct domain_reque
 	r->entry = df->index;
 	r->state = w.state;
 	r->id = df->id;
+	refused_drop(d, r->path);
 	request_done(r, 0, 0, NULL);
 }
 
@@ -234,8 +243,7 @@ static void take_on(struct domain *d, struct domain_request *r, const struct poo
 
 	index = find_index(d);
 	if (index < 0) {
-		request_done(r, -ENFILE, 1, "no free entry: %u files of domain %s are registered",
-			     CTL_FILES, d->name);
+		refuse(d, r, -ENFILE, "no free entry in the control file: too many files");
 		return;
 	}
 	df = calloc(1, sizeof(*df));
@@ -264,7 +272,7 @@ static void take_on(struct domain *d, struct domain_request *r, const struct poo
 	if (rc == 0 && fstat(df->fd, &st) < 0)
 		rc = -errno;
 	if (rc < 0) {
-		request_done(r, rc, 1, "%s", *e.text ? e.text : strerror(-rc));
+		refuse(d, r, rc, *e.text ? e.text : strerror(-rc));
 		goto fail;
 	}
 	if (!foreign && registry_token_claim(d, df, &st, &token))
@@ -341,7 +349,11 @@ void request_register(struct domain *d, struct domain_request *r)
 	}
 	rc = identity_of(r->fd, (const char *const *)config_get(d->set->config, trust_fs), &who);
 	if (rc < 0) {
-		request_done(r, rc, 1, "%s", strerror(-rc));
+		refuse(d, r, rc,
+		       rc == -EOPNOTSUPP
+			       ? "its file system is not supported (see trust_fs), or has no "
+				 "file handles or user attributes"
+			       : strerror(-rc));
 		return;
 	}
 	df = find(d, &who);

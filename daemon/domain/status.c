@@ -38,6 +38,8 @@ struct domain_status {
 	unsigned sessions, versions[VERSIONS];
 	struct file_status *files;
 	uint32_t *index;
+	struct refused *refused; /* REFUSED_MAX */
+	uint32_t refused_n;
 };
 
 static const char *state_name(enum domain_state s)
@@ -114,6 +116,9 @@ static int copy_status(struct domain *d, struct domain_status *s)
 	pthread_mutex_lock(&d->lock);
 	end = d->files_end;
 	pthread_mutex_unlock(&d->lock);
+	s->refused = calloc(REFUSED_MAX, sizeof(*s->refused));
+	if (!s->refused)
+		return -ENOMEM;
 	if (end) {
 		s->files = calloc(end, sizeof(*s->files));
 		s->index = calloc(end, sizeof(*s->index));
@@ -127,6 +132,8 @@ static int copy_status(struct domain *d, struct domain_status *s)
 	s->destages = d->destages;
 	s->destage_errors = d->destage_errors;
 	s->live_since = d->live_since;
+	s->refused_n = d->refused_n;
+	memcpy(s->refused, d->refused, sizeof(d->refused));
 	/* Registered since we counted: the next status shows it. */
 	for (uint32_t i = 0; i < min_of(end, d->files_end); i++) {
 		const struct domain_file *df = d->file[i];
@@ -179,6 +186,23 @@ static struct json_object *file_json(const struct file_status *f, bool attached,
 	add_u64(o, "records", f->records);
 	if (degraded || (attached && f->state == FILE_BYPASS))
 		*exit = 1;
+	return o;
+}
+
+/* No entry, no id: written to the disk by a session that could not register it. */
+static struct json_object *refused_json(const struct refused *f)
+{
+	struct json_object *o = json_object_new_object();
+	char reason[sizeof(f->why) + 32];
+
+	(void)snprintf(reason, sizeof(reason), "not registered: %s", f->why);
+	add_u64(o, "id", 0);
+	add_string(o, "path", f->path);
+	add_string(o, "state", "bypass");
+	add_string(o, "reason", reason);
+	json_object_object_add(o, "degraded", json_object_new_boolean(false));
+	add_u64(o, "live_bytes", 0);
+	add_u64(o, "records", 0);
 	return o;
 }
 
@@ -237,6 +261,10 @@ static void domain_json(void *arg, struct domain *d)
 	add_string(o, "last_error", s.last_error);
 	for (uint32_t i = 0; i < s.files_n; i++)
 		json_object_array_add(files, file_json(&s.files[i], s.attached, &doc->exit));
+	for (uint32_t i = 0; i < s.refused_n; i++) {
+		json_object_array_add(files, refused_json(&s.refused[i]));
+		doc->exit = 1;
+	}
 	json_object_object_add(o, "files", files);
 	json_object_array_add(doc->domains, o);
 	if (s.state != STATE_OK)
@@ -246,6 +274,7 @@ static void domain_json(void *arg, struct domain *d)
 out:
 	free(s.files);
 	free(s.index);
+	free(s.refused);
 }
 
 static void hex(const uint8_t *bytes, char ret[33])

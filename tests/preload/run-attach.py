@@ -102,6 +102,19 @@ def without_daemon(preload, check, folder_exists):
     w.end()
 
 
+def unsupported(preload, check):
+    """A file system that cannot be trusted with a replay: to the disk as asked, and in sight."""
+    log = os.path.join(preload.box.folder("memory", "files"), "log.1")
+    fresh(preload)
+    w = Writer(preload)
+    w.must("open", 0, log, "+c")
+    w.must("pwrite", 0, 100, 0)
+    f = preload.file(log)
+    check(f and f["state"] == "bypass" and "not registered" in f["reason"], "unsupported: %s", f)
+    w.end()
+    wait_for("the session's end", lambda: preload.file(log) is None)
+
+
 def system_calls(preload, check):
     """What reaches the kernel: no sync in the lane; in bypass just the sync that was asked for."""
     folder = fresh(preload, start=False)
@@ -432,6 +445,7 @@ CASES = {
     "no-folder": lambda p, c: without_daemon(p, c, False),
     "closes-all": closes_all,
     "past-us": past_us,
+    "unsupported": unsupported,
     "reused": reused,
     "forked": forked,
     "forked-token": forked_in_bypass,
