@@ -28,10 +28,23 @@ def machine():
             "kernel": platform.release()}
 
 
+PLACES = ("--builddir", "--json", "--append", "--shim", "--db", "--poweron", "--folder")
+
+
+def command():
+    """The command without its file arguments: they name places of one machine."""
+    words, skip = [os.path.relpath(sys.argv[0], ROOT)], False
+    for word in sys.argv[1:]:
+        if not skip and word.split("=")[0] not in PLACES:
+            words.append(word)
+        skip = not skip and word in PLACES
+    return " ".join(words)
+
+
 def head():
     """Fields that every report begins with."""
     changed = _git("status", "--porcelain", "--untracked-files=no")
-    return {"command": " ".join([os.path.relpath(sys.argv[0], ROOT)] + sys.argv[1:]),
+    return {"command": command(),
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "commit": _git("rev-parse", "HEAD"), "changed_files": len(changed.splitlines()),
             "machine": machine()}
