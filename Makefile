@@ -9,7 +9,7 @@ MESON_OPTIONS ?=
 export BUILD
 export BUILDDIR := $(abspath $(BUILD))
 
-.PHONY: all configure test test-quick demo crash mutants staleness \
+.PHONY: all configure test test-quick demo crash mutants \
 	bench-check lint test-sanitize install clean help
 
 all: configure
@@ -22,7 +22,6 @@ help:
 	@echo 'make demo           MariaDB with and without pmemlogd, a power cut, the proof; as root'
 	@echo 'make crash          every crash state of the store path, compared with a model'
 	@echo 'make mutants        do the tests notice each broken rule?'
-	@echo 'make staleness      recovery never puts old bytes over newer ones'
 	@echo 'make bench-check    goal, measured, verdict'
 	@echo 'make lint           format, manual pages, units, symbols'
 	@echo 'make test-sanitize  unit, crash and daemon tests under ASan + UBSan, then TSan'
@@ -54,9 +53,6 @@ crash: all
 
 mutants: all
 	@tests/mutants/run
-
-staleness: all
-	@tests/daemon/staleness
 
 bench-check: all
 	@bench/check
