@@ -9,7 +9,7 @@ MESON_OPTIONS ?=
 export BUILD
 export BUILDDIR := $(abspath $(BUILD))
 
-.PHONY: all configure test test-quick demo crash mutants \
+.PHONY: all configure test test-quick demo crash coherence mutants \
 	bench-check lint test-sanitize install clean help
 
 all: configure
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-quick     the meson tests alone'
 	@echo 'make demo           MariaDB with and without pmemlogd, a power cut, the proof; as root'
 	@echo 'make crash          every crash state of the store path, compared with a model'
+	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
 	@echo 'make mutants        do the tests notice each broken rule?'
 	@echo 'make bench-check    goal, measured, verdict'
 	@echo 'make lint           format, manual pages, units, symbols'
@@ -50,6 +51,9 @@ demo:
 
 crash: all
 	@tests/crash/run
+
+coherence: all
+	@tests/coherence/run --seconds $(or $(SECONDS),15)
 
 mutants: all
 	@tests/mutants/run
