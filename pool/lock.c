@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Model of the words and their order: tests/models/slots.pml. */
 #include "pool/lock.h"
 
 #include <errno.h>
@@ -117,9 +118,15 @@ static void release_as(struct ctl_lock *lock, uint64_t word)
 	 * for nothing. */
 	if (atomic_load_seq(&lock->waking) != 0 || atomic_xchg_seq(&lock->waking, 1) != 0)
 		return;
+	if (futex_wake(low_half(&lock->word), 1) > 0)
+		return;
 	/* Nobody slept yet; and who is about to may sleep on this owner's next hold. */
-	if (futex_wake(low_half(&lock->word), 1) <= 0)
-		atomic_store_seq(&lock->waking, 0);
+	atomic_store_seq(&lock->waking, 0);
+	/* The next owner may have given the lock back since, and left the wake to us. Seq_cst: it
+	 * stored the word before it looked at `waking`. */
+	word = atomic_load_seq(&lock->word);
+	if (word == 0 || word_slot(word) >= CTL_SLOTS)
+		(void)futex_wake(low_half(&lock->word), 1);
 }
 
 void lock_release(struct ctl_lock *lock)
