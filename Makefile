@@ -9,7 +9,7 @@ MESON_OPTIONS ?=
 export BUILD
 export BUILDDIR := $(abspath $(BUILD))
 
-.PHONY: all configure test test-quick demo crash coherence mutants \
+.PHONY: all configure test test-quick demo crash coherence mutants models \
 	bench-check lint test-sanitize install clean help
 
 all: configure
@@ -23,6 +23,7 @@ help:
 	@echo 'make crash          every crash state of the store path, compared with a model'
 	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
 	@echo 'make mutants        do the tests notice each broken rule?'
+	@echo 'make models         the shared rules as Promela models, checked exhaustively; under a minute'
 	@echo 'make bench-check    goal, measured, verdict'
 	@echo 'make lint           format, manual pages, units, symbols'
 	@echo 'make test-sanitize  unit, crash and daemon tests under ASan + UBSan, then TSan'
@@ -57,6 +58,9 @@ coherence: all
 
 mutants: all
 	@tests/mutants/run
+
+models:
+	@tests/models/run
 
 bench-check: all
 	@bench/check

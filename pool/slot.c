@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Models: tests/models/slots.pml (bytes, generations), tests/models/attach.pml (taking and closing). */
 #include "pool/slot.h"
 
 #include <errno.h>
