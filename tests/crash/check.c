@@ -20,6 +20,7 @@ struct check_stats check_stats;
 static uint64_t seed_now, only_step, reports_left;
 static uint64_t seen_medium, seen_disk;
 static bool sparse;
+static enum check_depth depth;
 static struct rng chance;
 static struct medium nested;
 static const char *nested_why;
@@ -33,6 +34,12 @@ void check_begin(uint64_t seed, uint64_t only_at, uint64_t max_reports)
 	reports_left = max_reports;
 	seen_medium = seen_disk = UINT64_MAX;
 	sparse = false;
+	depth = CHECK_ALL;
+}
+
+void check_depth(enum check_depth d)
+{
+	depth = d;
 }
 
 void check_sparse(bool on)
@@ -60,11 +67,11 @@ void check_fail(const char *what, int file)
 /* The record of the call under way, if it is whole, is the call's. */
 static const char *check_record(void)
 {
-	const struct model_call *c = &model.call;
+	const struct model_call *c = model_only_call();
 	struct record_header h;
 	const uint8_t *payload;
 
-	if (c->file < 0 || c->length == 0 || !replay_find(&plan, c->file, c->head, &h))
+	if (!c || c->length == 0 || !replay_find(&plan, c->file, c->head, &h))
 		return NULL;
 	payload = lane_at(&plan.lane, h.position) + RECORD_HEADER_BYTES;
 	/* Or the last words of a process that was killed before head was published. */
@@ -211,19 +218,22 @@ static enum cut_policy any_policy(void)
 	return (enum cut_policy)rng_below(&chance, CUT_POLICIES);
 }
 
-void check_step(void)
+static void try_few(void)
+{
+	static const enum image_kind kinds[] = { IMAGE_FLUSHED, IMAGE_ALL,   IMAGE_ONE_IN,
+						 IMAGE_ONE_OUT, IMAGE_LINES, IMAGE_WORDS,
+						 IMAGE_TRASH };
+	unsigned lines = world.medium.count;
+
+	try_state(IMAGE_NONE, 0, any_policy());
+	if (lines)
+		try_state(kinds[rng_below(&chance, sizeof(kinds) / sizeof(kinds[0]))],
+			  rng_below(&chance, lines), any_policy());
+}
+
+static void try_all(bool disk_moved)
 {
 	unsigned lines = world.medium.count;
-	bool disk_moved = disk.version != seen_disk;
-
-	if ((sparse && world.steps % SPARSE_IN != 0) ||
-	    (world.medium.version == seen_medium && !disk_moved))
-		return;
-	seen_medium = world.medium.version;
-	seen_disk = disk.version;
-	if (only_step && world.steps != only_step)
-		return;
-	rng_seed(&chance, seed_now, world.steps);
 
 	try_state(IMAGE_NONE, 0, any_policy());
 	if (disk_moved)
@@ -235,4 +245,41 @@ void check_step(void)
 	try_state(IMAGE_ONE_OUT, rng_below(&chance, lines), any_policy());
 	try_state(IMAGE_LINES, 0, any_policy());
 	try_state(IMAGE_WORDS, 0, any_policy());
+	try_state(IMAGE_TRASH, 0, any_policy());
+}
+
+void check_step(void)
+{
+	bool disk_moved = disk.version != seen_disk;
+
+	if (depth == CHECK_NOT || (sparse && world.steps % SPARSE_IN != 0) ||
+	    (world.medium.version == seen_medium && !disk_moved))
+		return;
+	seen_medium = world.medium.version;
+	seen_disk = disk.version;
+	if (only_step && world.steps != only_step)
+		return;
+	rng_seed(&chance, seed_now, world.steps);
+	if (depth == CHECK_FEW)
+		try_few();
+	else
+		try_all(disk_moved);
+}
+
+void check_now(void)
+{
+	seen_medium = UINT64_MAX;
+	world.checking = true;
+	check_step();
+	world.checking = false;
+}
+
+void check_cache(void)
+{
+	for (int i = 0; i < DISK_FILES; i++) {
+		const char *why = model_check_cache(i);
+
+		if (why)
+			check_fail(why, i);
+	}
 }

@@ -15,6 +15,18 @@ extern struct check_stats check_stats;
 
 /* A run begins. only_at: check that step alone (0: all). */
 void check_begin(uint64_t seed, uint64_t only_at, uint64_t max_reports);
+enum check_depth {
+	CHECK_ALL, /* every kind of image */
+	CHECK_FEW, /* two of them */
+	CHECK_NOT,
+};
+/* How closely each step is looked at from here on; CHECK_ALL after check_begin. */
+void check_depth(enum check_depth depth);
+/* This very moment. */
+void check_now(void);
+/* What readers see now. */
+void check_cache(void);
+
 /* From here on look at one step in a few only: many calls of the same kind follow. */
 void check_sparse(bool on);
 /* The step hook. */

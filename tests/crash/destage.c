@@ -48,22 +48,21 @@ static bool heal_and_sync(struct process *d, struct file_ref *r)
 void daemon_settle(void)
 {
 	struct process *d = &world.daemon;
+	unsigned who = world.now;
 
-	if (!world.owed_publish || world.ctl.hot->lane_lock.word)
+	/* Let in between two steps of a call it cannot wait for that call's lock. */
+	if (!world.owed_publish || (world.inside && world.ctl.hot->lane_lock.word))
 		return;
-	world.owed_publish = false;
-	world.medium.thread = d->thread;
-	(void)space_publish_tail(&d->s, &d->who, world.owed_tail);
+	world_act(ACTOR_DAEMON);
+	if (space_publish_tail(&d->s, &d->who, world.owed_tail) == 0)
+		world.owed_publish = false;
+	world_act(who);
 }
 
-bool daemon_destage(void)
+static bool destage(struct process *d)
 {
-	struct process *d = &world.daemon;
 	struct ctl_cell head = control_head(&world.ctl);
 
-	if (!world.daemon_up || world.owed_publish)
-		return false;
-	world.medium.thread = d->thread;
 	for (int i = 0; i < DISK_FILES; i++) {
 		struct file_ref *r = &d->ref[i][OPEN_DSYNC];
 
@@ -79,28 +78,45 @@ bool daemon_destage(void)
 	return true;
 }
 
+bool daemon_destage(void)
+{
+	unsigned who = world.now;
+	bool good;
+
+	if (!world.daemon_up || world.owed_publish)
+		return false;
+	world_act(ACTOR_DAEMON);
+	good = destage(&world.daemon);
+	world_act(who);
+	return good;
+}
+
 void daemon_beat(void)
 {
 	uint64_t now = now_realtime_ns();
 	uint64_t head = control_head(&world.ctl).head;
+	unsigned who = world.now;
 
-	world.medium.thread = world.daemon.thread;
+	world_act(ACTOR_DAEMON);
 	lane_beat_write(&world.daemon.s.lane, now, head);
 	atomic_store_relaxed(&world.ctl.hot->beat_ns, now);
+	world_act(who);
 }
 
 void daemon_leave_bypass(void)
 {
 	struct process *d = &world.daemon;
+	unsigned who = world.now;
 
-	world.medium.thread = d->thread;
+	world_act(ACTOR_DAEMON);
 	for (int i = 0; i < DISK_FILES; i++) {
 		struct file_ref *r = &d->ref[i][OPEN_DSYNC];
 
-		if (r->f->state != FILE_BYPASS || file_lock(&d->s, &d->who, r) < 0)
+		if (!r->f || r->f->state != FILE_BYPASS || file_lock(&d->s, &d->who, r) < 0)
 			continue;
 		if (!world_live(i))
 			file_leave_bypass_locked(&d->s, r);
 		file_unlock(&d->s, r);
 	}
+	world_act(who);
 }

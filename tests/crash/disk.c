@@ -17,15 +17,33 @@ void disk_clear(void (*step)(void), uint64_t size)
 	for (int i = 0; i < DISK_FDS; i++)
 		disk.fds[i].file = -1;
 	for (int i = 0; i < DISK_FILES; i++) {
-		disk.files[i].size = disk.files[i].safe_size = size;
-		disk.files[i].links = 1;
-		disk.files[i].ctime_ns = disk.files[i].safe_ctime_ns = now_realtime_ns();
+		if (i < DISK_AT_ONCE)
+			disk_create(i, size);
+		else
+			disk.files[i].unlink_safe = true;
 	}
 }
 
 uint64_t disk_ino(int file)
 {
 	return 1000u + (uint64_t)file;
+}
+
+void disk_create(int file, uint64_t size)
+{
+	struct disk_file *f = &disk.files[file];
+	uint32_t errors = f->errors;
+	unsigned generation = f->generation;
+	bool anew = f->name != 0;
+
+	memset(f, 0, sizeof(*f));
+	f->errors = errors; /* a description that is still open goes on with it */
+	f->generation = generation + anew;
+	f->size = f->safe_size = size;
+	f->links = 1;
+	f->name = f->safe_name = ++disk.next_name;
+	f->ctime_ns = f->safe_ctime_ns = now_realtime_ns();
+	disk.version++;
 }
 
 int disk_open(int file, bool append)
@@ -89,6 +107,14 @@ static void lose_dirty(struct disk_file *f)
 	disk.version++;
 }
 
+static void commit_inode(struct disk_file *f)
+{
+	f->safe_size = f->size;
+	f->safe_ctime_ns = f->ctime_ns;
+	f->safe_name = f->name;
+	f->unlink_safe = f->links == 0;
+}
+
 /* Write-back of the sectors of [start, end) with what the journal needs before them. */
 static void flush(struct disk_file *f, uint64_t start, uint64_t end)
 {
@@ -103,9 +129,7 @@ static void flush(struct disk_file *f, uint64_t start, uint64_t end)
 		memcpy(f->safe + s * DISK_SECTOR, f->cache + s * DISK_SECTOR, DISK_SECTOR);
 		f->dirty[s] = 0;
 	}
-	f->safe_size = f->size;
-	f->safe_ctime_ns = f->ctime_ns;
-	f->unlink_safe = f->links == 0;
+	commit_inode(f);
 	disk.version++;
 }
 
@@ -125,17 +149,20 @@ static int sync_range(int fd, uint64_t start, uint64_t end)
 	return 0;
 }
 
-static uint64_t gather(uint8_t *to, const struct iovec *iov, int iovcnt)
+/* Bytes [from, to) of an iov, into the file; two calls may be in here at once. */
+static void put_iov(struct disk_file *f, uint64_t offset, const struct iovec *iov, int iovcnt,
+		    uint64_t from, uint64_t to)
 {
-	uint64_t n = 0;
+	uint64_t at = 0;
 
-	for (int i = 0; i < iovcnt; i++) {
-		if (n + iov[i].iov_len > DISK_BYTES)
-			return UINT64_MAX;
-		memcpy(to + n, iov[i].iov_base, iov[i].iov_len);
-		n += iov[i].iov_len;
+	for (int i = 0; i < iovcnt && at < to; i++) {
+		uint64_t start = max_of(from, at), end = min_of(to, at + iov[i].iov_len);
+
+		if (start < end)
+			put(f, offset + start, (const uint8_t *)iov[i].iov_base + (start - at),
+			    end - start);
+		at += iov[i].iov_len;
 	}
-	return n;
 }
 
 static uint64_t append_at(struct disk_file *f)
@@ -153,14 +180,14 @@ static uint64_t append_at(struct disk_file *f)
 static ssize_t sim_pwritev(int fd, const struct iovec *iov, int iovcnt, int64_t offset,
 			   int rwf_flags)
 {
-	static uint8_t data[DISK_BYTES];
 	struct disk_file *f = file_of(fd);
-	uint64_t n = gather(data, iov, iovcnt);
 	bool current = offset == -1;
-	uint64_t at, half;
+	uint64_t at, half, n = 0;
 
 	if (!f)
 		return -EBADF;
+	for (int i = 0; i < iovcnt; i++)
+		n += iov[i].iov_len;
 	disk.step();
 	at = (uint64_t)(current ? disk.fds[fd].position : offset);
 	if (disk.fds[fd].append)
@@ -172,9 +199,9 @@ static ssize_t sim_pwritev(int fd, const struct iovec *iov, int iovcnt, int64_t 
 		n = n / 2;
 	}
 	half = n / 2;
-	put(f, at, data, half);
+	put_iov(f, at, iov, iovcnt, 0, half);
 	disk.step();
-	put(f, at + half, data + half, n - half);
+	put_iov(f, at, iov, iovcnt, half, n);
 	if (current)
 		disk.fds[fd].position = (int64_t)(at + n);
 	disk.step();
@@ -263,9 +290,32 @@ void disk_chmod(int file)
 	disk.step();
 }
 
-void disk_unlink(int file)
+int disk_unlink(int file)
 {
-	disk.files[file].links = 0;
+	if (disk.unlink_fails) {
+		disk.unlink_fails = false;
+		return -EPERM;
+	}
+	disk.files[file].links--;
+	changed(&disk.files[file]);
+	disk.step();
+	return 0;
+}
+
+void disk_link(int file)
+{
+	disk.files[file].links++;
+	changed(&disk.files[file]);
+	disk.step();
+}
+
+void disk_rename(int file, int over)
+{
+	if (over >= 0) {
+		disk.files[over].links--;
+		changed(&disk.files[over]);
+	}
+	disk.files[file].name = ++disk.next_name;
 	changed(&disk.files[file]);
 	disk.step();
 }
@@ -285,11 +335,8 @@ void disk_write_back(int file, struct rng *r)
 		memcpy(f->safe + s * DISK_SECTOR, f->cache + s * DISK_SECTOR, DISK_SECTOR);
 		f->dirty[s] = 0;
 	}
-	if (rng_one_in(r, 2)) {
-		f->safe_size = f->size;
-		f->safe_ctime_ns = f->ctime_ns;
-		f->unlink_safe = f->links == 0;
-	}
+	if (rng_one_in(r, 2))
+		commit_inode(f);
 	disk.version++;
 }
 
@@ -336,6 +383,7 @@ void disk_cut(int file, enum cut_policy policy, struct rng *r, struct disk_cut *
 		ret->size = f->size;
 	memset(ret->bytes + ret->size, 0, DISK_BYTES - ret->size);
 	ret->ctime_ns = all || (mixed && rng_one_in(r, 2)) ? f->ctime_ns : f->safe_ctime_ns;
+	ret->name = all || (mixed && rng_one_in(r, 2)) ? f->name : f->safe_name;
 	/* The journal keeps order here, too: a ctime after the unlink is on disk with it. */
 	ret->exists =
 		f->links > 0 || (!f->unlink_safe && ret->ctime_ns == f->safe_ctime_ns && !all);

@@ -12,7 +12,8 @@
 #include "pool/session.h"
 #include "tests/crash/random.h"
 
-#define DISK_FILES   3
+#define DISK_FILES   5	    /* the last ones are made when others are gone */
+#define DISK_AT_ONCE 3	    /* there at the start */
 #define DISK_BYTES   16384u /* largest file */
 #define DISK_SECTOR  512u
 #define DISK_SECTORS (DISK_BYTES / DISK_SECTOR)
@@ -32,10 +33,12 @@ struct disk_file {
 	bool truncated; /* a cut below safe_size is not committed; nothing above it is on disk */
 	uint64_t truncated_to;
 	unsigned links;
-	bool unlink_safe; /* links 0 is on the disk */
-	uint32_t errors;  /* failed write-backs so far */
-	bool fail_next;	  /* the next write-back fails */
-	bool evicted;	  /* lost pages were dropped and read again: readers may see old bytes */
+	unsigned name, safe_name; /* a number for its newest name; 0: none */
+	unsigned generation;	  /* how often its inode was used anew */
+	bool unlink_safe;	  /* links 0 is on the disk */
+	uint32_t errors;	  /* failed write-backs so far */
+	bool fail_next;		  /* the next write-back fails */
+	bool evicted; /* lost pages were dropped and read again: readers may see old bytes */
 };
 
 struct disk_fd {
@@ -48,9 +51,11 @@ struct disk_fd {
 struct disk {
 	struct disk_file files[DISK_FILES];
 	struct disk_fd fds[DISK_FDS];
-	uint64_t version;   /* raised at each change */
-	bool short_next;    /* the next write of more than one byte is cut short */
-	bool foreign_next;  /* somebody else appends before the next append */
+	uint64_t version;  /* raised at each change */
+	bool short_next;   /* the next write of more than one byte is cut short */
+	bool foreign_next; /* somebody else appends before the next append */
+	bool unlink_fails; /* the next unlink is refused */
+	unsigned next_name;
 	void (*step)(void); /* called before, in the middle of and after each call */
 };
 
@@ -66,7 +71,13 @@ uint64_t disk_ino(int file);
 /* The calls that the product makes through a file_call. 0 or a negative errno. */
 int disk_truncate(int file, uint64_t size);
 void disk_chmod(int file);
-void disk_unlink(int file);
+/* -EPERM when that was ordered (unlink_fails): nothing is done. */
+int disk_unlink(int file);
+void disk_link(int file);
+/* To a new name; over >= 0: to that file's name, which it loses. */
+void disk_rename(int file, int over);
+/* A new, empty file on the inode of one that is gone; durable with its name. */
+void disk_create(int file, uint64_t size);
 
 /* The kernel's own doing: write some sectors back, drop clean pages that were lost. */
 void disk_write_back(int file, struct rng *r);
@@ -77,6 +88,7 @@ struct disk_cut {
 	uint8_t bytes[DISK_BYTES];
 	uint64_t size;
 	uint64_t ctime_ns;
+	unsigned name;
 	bool exists;
 };
 

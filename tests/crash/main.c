@@ -21,7 +21,7 @@
 #define REPORTS		5u
 #define FAILURES_ENOUGH 200u
 /* Coprime to the number of enumerated runs, so that a sample is spread over all of them. */
-#define STRIDE UINT64_C(7919)
+#define STRIDE UINT64_C(7919) /* a prime */
 
 struct options {
 	uint64_t states, seconds, seed, at, offset;
@@ -90,22 +90,47 @@ static bool enough(const struct options *o, uint64_t begin)
 	       (o->seconds && clock_real_ns() - begin > o->seconds * UINT64_C(1000000000));
 }
 
-/* In turn: an enumerated run, a random one, a scripted one. */
+/* In turn, with these shares: runs of a kind cost more or less, and have more or less to show. */
+static const unsigned shares[SEQUENCE_KINDS] = {
+	[SEQUENCE_RANDOM] = 1, [SEQUENCE_SHORT] = 12, [SEQUENCE_SCRIPTED] = 1,
+	[SEQUENCE_KILLED] = 8, [SEQUENCE_BESIDE] = 4, [SEQUENCE_WRAPPED] = 1,
+};
+
 static void campaign(const struct options *o)
 {
-	uint64_t all = sequence_enumerated();
 	uint64_t begin = clock_real_ns();
+	uint64_t next[SEQUENCE_KINDS], runs = 0;
 	uint64_t reports = REPORTS;
-	uint64_t i;
 
-	for (i = 0; !enough(o, begin); i++) {
-		if (i < all)
-			run((i + o->offset) * STRIDE % all, o, &reports);
-		run(all + o->offset + i, o, &reports);
-		run(sequence_scripted(o->offset + i), o, &reports);
+	for (int k = 0; k < SEQUENCE_KINDS; k++)
+		next[k] = o->offset;
+	while (!enough(o, begin)) {
+		for (unsigned k = 0; k < SEQUENCE_KINDS; k++) {
+			uint64_t count = sequence_count((enum sequence_kind)k);
+			uint64_t before;
+
+			for (unsigned i = 0; i != shares[k] && !enough(o, begin); i++) {
+				uint64_t n = next[k]++;
+
+				if (count && n - o->offset >= count)
+					break; /* all of them were */
+				n = count || k == SEQUENCE_BESIDE ? n * STRIDE : n;
+				n = count ? n % count : n;
+				before = check_stats.states;
+				run((uint64_t)k << SEQUENCE_SHIFT | n, o, &reports);
+				/* A kill at a step that the call does not have. */
+				if (check_stats.states == before)
+					i--;
+				else
+					runs++;
+			}
+		}
 	}
-	printf("3 x %" PRIu64 " runs: enumerated (of %" PRIu64 "), random, scripted; %.1f s\n", i,
-	       all, (double)(clock_real_ns() - begin) / 1e9);
+	printf("%" PRIu64 " runs in %.1f s:", runs, (double)(clock_real_ns() - begin) / 1e9);
+	for (unsigned k = 0; k < SEQUENCE_KINDS; k++)
+		printf(" %s %" PRIu64, sequence_kind_names[k], next[k] - o->offset);
+	printf("\n");
+	sequence_coverage();
 }
 
 int main(int argc, char **argv)

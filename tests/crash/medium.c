@@ -6,8 +6,8 @@
 
 #define WORD 8u
 
-const char *const image_names[IMAGE_KINDS] = { "none",	  "flushed", "all",  "one in",
-					       "one out", "lines",   "words" };
+const char *const image_names[IMAGE_KINDS] = { "none",	  "flushed", "all",   "one in",
+					       "one out", "lines",   "words", "trash" };
 
 static struct medium *now;
 static void (*step)(void);
@@ -115,6 +115,21 @@ static void mix_line(struct medium *m, unsigned line, bool by_word, uint32_t cha
 	}
 }
 
+/* The interface promises old or new words; a record must not depend on it. The header's lines do. */
+static void trash_line(struct medium *m, unsigned line, struct rng *r)
+{
+	size_t at = (size_t)line * LANE_ALIGN;
+	unsigned words = (unsigned)rng_next(r);
+
+	memcpy(m->image + at, m->work + at, LANE_ALIGN);
+	for (size_t w = 0; at >= LANE_HEADER_BYTES && w < LANE_ALIGN; w += WORD, words >>= 1) {
+		uint64_t random = rng_next(r);
+
+		if (words & 1)
+			memcpy(m->image + at + w, &random, WORD);
+	}
+}
+
 void medium_image(struct medium *m, enum image_kind kind, unsigned which, struct rng *r)
 {
 	static const uint32_t chances[] = { 0x30, 0x80, 0xd0 }; /* few, half, most */
@@ -141,6 +156,13 @@ void medium_image(struct medium *m, enum image_kind kind, unsigned which, struct
 		case IMAGE_LINES:
 		case IMAGE_WORDS:
 			mix_line(m, line, kind == IMAGE_WORDS, chance, r);
+			break;
+		case IMAGE_TRASH:
+			/* some whole, so that the others stand beside a record that is nearly there */
+			if (rng_one_in(r, 2))
+				trash_line(m, line, r);
+			else
+				from = m->work;
 			break;
 		case IMAGE_NONE:
 		case IMAGE_KINDS:

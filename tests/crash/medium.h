@@ -40,6 +40,7 @@ enum image_kind {
 	IMAGE_ONE_OUT, /* one line did not */
 	IMAGE_LINES,   /* each line by chance */
 	IMAGE_WORDS,   /* each word by chance */
+	IMAGE_TRASH,   /* lines of records that were not drained: random bytes in some words */
 	IMAGE_KINDS,
 };
 

@@ -10,7 +10,10 @@
 
 #include "base/atomic.h"
 #include "pool/space.h"
+#include "pool/walk.h"
+#include "tests/crash/check.h"
 #include "tests/crash/clock.h"
+#include "tests/crash/fiber.h"
 
 #define SLOTS_USED 512u
 
@@ -58,6 +61,23 @@ void world_setup(void)
 	pool_ops = &medium_ops;
 }
 
+static uint64_t id_of(int file)
+{
+	return WORLD_FILE_ID + (uint64_t)file + (uint64_t)DISK_FILES * disk.files[file].generation;
+}
+
+static void fill_entry(int file)
+{
+	struct ctl_file *f = &world.ctl.files[file];
+
+	memset(f, 0, sizeof(*f));
+	f->state = FILE_LANE;
+	f->ino = disk_ino(file);
+	f->dev_major = DISK_MAJOR;
+	f->dev_minor = DISK_MINOR;
+	f->id = id_of(file);
+}
+
 static void reset_control(uint64_t position)
 {
 	struct ctl_hot *hot = world.ctl.hot;
@@ -66,39 +86,68 @@ static void reset_control(uint64_t position)
 	memset(world.ctl.slots, 0, SLOTS_USED * sizeof(*world.ctl.slots));
 	memset(world.ctl.files, 0, DISK_FILES * sizeof(*world.ctl.files));
 	hot->tail = position;
+	hot->files_end = DISK_FILES;
 	hot->cell[0].head = hot->cell[1].head = position;
 	world.ctl.head->incarnation = world.incarnation;
 	world.ctl.head->state = CTL_OPEN;
 	world.head = *world.ctl.head;
-	for (int i = 0; i < DISK_FILES; i++) {
-		struct ctl_file *f = &world.ctl.files[i];
-
-		f->id = WORLD_FILE_ID + (uint64_t)i;
-		f->state = FILE_LANE;
-		f->ino = disk_ino(i);
-		f->dev_major = DISK_MAJOR;
-		f->dev_minor = DISK_MINOR;
-	}
+	for (int i = 0; i < DISK_FILES; i++)
+		if (disk.files[i].links)
+			fill_entry(i);
 	world.next_slot = 1;
+}
+
+void world_act(unsigned actor)
+{
+	world.now = actor;
+	model.who = actor;
+	world.medium.thread =
+		actor == ACTOR_DAEMON ? world.daemon.thread : world.process[actor].thread;
+}
+
+void world_begin_call(void)
+{
+	world.actor[world.now].steps = 0;
+}
+
+void world_kill(unsigned actor)
+{
+	world.actor[actor].kill_at = world.actor[actor].steps + 1;
+}
+
+static void destage_beside(void)
+{
+	unsigned who = world.now;
+
+	world.inside = true;
+	world_act(ACTOR_DAEMON);
+	(void)daemon_destage();
+	world_act(who);
+	world.inside = false;
 }
 
 void world_step(void)
 {
+	struct actor *a = &world.actor[world.now];
+
+	if (world.checking)
+		return;
 	world.steps++;
-	if (world.check)
+	a->steps++;
+	if (world.check) {
+		world.checking = true;
 		world.check();
+		world.checking = false;
+	}
 	if (world.inside)
 		return;
-	if (world.destage_at && world.steps == world.destage_at) {
-		unsigned thread = world.medium.thread;
-
-		world.inside = true;
-		(void)daemon_destage();
-		world.medium.thread = thread;
-		world.inside = false;
+	if (world.destage_at && world.steps == world.destage_at)
+		destage_beside();
+	fiber_step(a->steps);
+	if (a->kill_at && a->steps >= a->kill_at) {
+		a->kill_at = 0;
+		longjmp(a->killed, 1);
 	}
-	if (world.kill_at && world.steps == world.kill_at)
-		longjmp(world.killed, 1);
 }
 
 static void open_file(struct process *p, int file, enum open_kind kind, int flags)
@@ -106,7 +155,7 @@ static void open_file(struct process *p, int file, enum open_kind kind, int flag
 	struct file_ref *r = &p->ref[file][kind];
 
 	r->f = world_entry(file);
-	r->id = WORLD_FILE_ID + (uint64_t)file;
+	r->id = id_of(file);
 	r->fd = disk_open(file, flags & O_APPEND);
 	r->open_head = control_head(&world.ctl).head;
 	r->asked_flags = flags;
@@ -129,27 +178,38 @@ static void open_session(struct process *p, uint32_t slot, bool is_daemon)
 		die("lane");
 }
 
+static void open_kinds(struct process *p, int file)
+{
+	if (world_entry(file)->id == 0)
+		return;
+	open_file(p, file, OPEN_DSYNC, O_DSYNC);
+	open_file(p, file, OPEN_APPEND, O_DSYNC | O_APPEND);
+	open_file(p, file, OPEN_PLAIN, 0);
+}
+
 void process_start(struct process *p)
 {
 	open_session(p, world.next_slot++ % (SLOTS_USED - 1) + 1, false);
 	p->thread = 1 + world.next_thread++ % 250;
 	p->alive = true;
-	world.medium.thread = p->thread;
+	world_act((unsigned)(p - world.process));
 	(void)space_recount(&p->s, &p->who);
-	for (int i = 0; i < DISK_FILES; i++) {
-		open_file(p, i, OPEN_DSYNC, O_DSYNC);
-		open_file(p, i, OPEN_APPEND, O_DSYNC | O_APPEND);
-		open_file(p, i, OPEN_PLAIN, 0);
-	}
+	for (int i = 0; i < DISK_FILES; i++)
+		open_kinds(p, i);
+}
+
+static void close_kinds(struct process *p, int file)
+{
+	for (int k = 0; k < OPEN_KINDS; k++)
+		if (p->ref[file][k].f)
+			disk_close(p->ref[file][k].fd);
+	memset(p->ref[file], 0, sizeof(p->ref[file]));
 }
 
 static void close_all(struct process *p)
 {
 	for (int i = 0; i < DISK_FILES; i++)
-		for (int k = 0; k < OPEN_KINDS; k++)
-			if (p->ref[i][k].f)
-				disk_close(p->ref[i][k].fd);
-	memset(p->ref, 0, sizeof(p->ref));
+		close_kinds(p, i);
 	(void)close(p->s.ctl.fd);
 	p->s.ctl.fd = -1;
 }
@@ -170,21 +230,70 @@ void process_reopen(struct process *p, int file)
 	}
 }
 
+/* The tail as an earlier daemon left it, perhaps in the middle of writing it. */
+static uint64_t find_tail(const struct lane *l, uint64_t head)
+{
+	struct lane_tail_found t[2];
+	struct record_header h;
+	struct walk w;
+	int n = lane_tail_read(l, t);
+
+	for (int i = 0; i < n; i++) {
+		int r;
+
+		walk_begin(&w, l, t[i].tail, t[i].chain, head);
+		while ((r = walk_next(&w, &h)) == WALK_RECORD)
+			;
+		if (r == WALK_END)
+			return t[i].tail;
+	}
+	check_fail("a daemon finds no tail from which it can go on", -1);
+	return head;
+}
+
 void daemon_start(void)
 {
 	struct process *d = &world.daemon;
+	unsigned who = world.now;
 
 	open_session(d, CTL_SLOT_DAEMON, true);
+	d->thread = 1 + world.next_thread++ % 250;
+	world_act(ACTOR_DAEMON);
 	for (int i = 0; i < DISK_FILES; i++)
-		open_file(d, i, OPEN_DSYNC, 0);
-	atomic_add_seq(&world.ctl.hot->daemon_seq, 1);
+		if (world_entry(i)->id)
+			open_file(d, i, OPEN_DSYNC, 0);
 	world.daemon_up = true;
+	atomic_add_seq(&world.ctl.hot->daemon_seq, 1);
+	/* An earlier one may have died between persisting and publishing its tail. */
+	world.owed_tail = find_tail(&d->s.lane, control_head(&world.ctl).head);
+	world.owed_publish = true;
+	daemon_settle();
+	world_act(who);
 }
 
 void daemon_stop(void)
 {
 	close_all(&world.daemon);
 	world.daemon_up = false;
+}
+
+void daemon_die(void)
+{
+	world.owed_publish = false;
+	daemon_stop();
+}
+
+void world_register(int file)
+{
+	for (int i = 0; i < WORLD_PROCESSES; i++)
+		if (world.process[i].alive)
+			close_kinds(&world.process[i], file);
+	close_kinds(&world.daemon, file);
+	fill_entry(file);
+	for (int i = 0; i < WORLD_PROCESSES; i++)
+		if (world.process[i].alive)
+			open_kinds(&world.process[i], file);
+	open_file(&world.daemon, file, OPEN_DSYNC, 0);
 }
 
 void world_reset(void (*check)(void))
@@ -201,8 +310,9 @@ void world_reset(void (*check)(void))
 
 	clock_reset();
 	world.check = NULL;
-	world.kill_at = world.destage_at = world.steps = 0;
-	world.inside = world.owed_publish = world.bad_sync = false;
+	world.destage_at = world.steps = 0;
+	memset(world.actor, 0, sizeof(world.actor));
+	world.inside = world.owed_publish = world.bad_sync = world.checking = false;
 	world.incarnation = UINT64_C(0x1111111111111111);
 	medium_clear(&world.medium);
 	medium_use(&world.medium, world_step);
@@ -226,7 +336,7 @@ void daemon_new_incarnation(void)
 	struct lane lane = world.daemon.s.lane;
 	uint64_t position = control_head(&world.ctl).head;
 
-	world.medium.thread = world.daemon.thread;
+	world_act(ACTOR_DAEMON);
 	world.incarnation = world.incarnation * UINT64_C(0x5851f42d4c957f2d) + 1;
 	lane_set_incarnation(&lane, world.incarnation);
 	for (int i = 0; i < WORLD_PROCESSES; i++)
@@ -241,9 +351,9 @@ void daemon_new_incarnation(void)
 
 int world_file_of(uint64_t id)
 {
-	uint64_t file = id - WORLD_FILE_ID;
+	int file = (int)((id - WORLD_FILE_ID) % DISK_FILES);
 
-	return file < DISK_FILES ? (int)file : -1;
+	return id >= WORLD_FILE_ID && id_of(file) == id ? file : -1;
 }
 
 struct ctl_file *world_entry(int file)
@@ -253,7 +363,7 @@ struct ctl_file *world_entry(int file)
 
 bool world_live(int file)
 {
-	return space_file_live(&world.daemon.s, world_entry(file));
+	return world_entry(file)->id != 0 && space_file_live(&world.daemon.s, world_entry(file));
 }
 
 uint64_t world_used(void)

@@ -28,6 +28,16 @@ enum open_kind {
 	OPEN_KINDS,
 };
 
+/* Who may be in a call: a process by its number, or the daemon. */
+#define ACTOR_DAEMON WORLD_PROCESSES
+#define WORLD_ACTORS (WORLD_PROCESSES + 1)
+
+struct actor {
+	jmp_buf killed;
+	uint64_t steps;	  /* of its call */
+	uint64_t kill_at; /* the one before which it dies; 0: it lives */
+};
+
 struct process {
 	struct session s;
 	struct caller who;
@@ -49,12 +59,14 @@ struct world {
 	unsigned next_thread; /* a dead thread's stores are drained by nobody else */
 
 	/* the hook */
-	uint64_t steps;		      /* since the run began */
-	uint64_t kill_at, destage_at; /* step of the call under way; 0: not */
-	bool inside;		      /* in the daemon's work that was let in */
-	bool owed_publish;	      /* it trimmed and waits for the lane lock */
+	uint64_t steps; /* since the run began */
+	struct actor actor[WORLD_ACTORS];
+	unsigned now;	     /* actor whose call it is */
+	uint64_t destage_at; /* step of the call under way; 0: not */
+	bool inside;	     /* in the daemon's work that was let in */
+	bool owed_publish;   /* it trimmed and waits for the lane lock */
 	uint64_t owed_tail;
-	jmp_buf killed;
+	bool checking;	     /* the steps of a recovery are no steps of the run */
 	void (*check)(void); /* at each step */
 };
 
@@ -65,14 +77,21 @@ void world_setup(void);
 /* A new run: empty lane, empty files, everybody up. */
 void world_reset(void (*check)(void));
 
-/* The hook itself. */
-void world_step(void);
+/* The hook itself is world_step, which atomic_step.h declares in front of everything. */
+/* From here on the steps are this actor's; a new call of its. */
+void world_act(unsigned actor);
+void world_begin_call(void);
+/* It dies at its next step. */
+void world_kill(unsigned actor);
 
 void process_start(struct process *p);
 /* Its slot and descriptors go, as by SIGKILL. */
 void process_die(struct process *p);
 /* Closes and opens a file again in one process. */
 void process_reopen(struct process *p, int file);
+
+/* A file was made in the place of one that is gone: everybody opens it, the daemon registers it. */
+void world_register(int file);
 
 /* File number of a file id, or -1. */
 int world_file_of(uint64_t id);
@@ -82,6 +101,8 @@ uint64_t world_used(void); /* bytes of the lane */
 
 void daemon_start(void);
 void daemon_stop(void);
+/* By SIGKILL, in the middle of its work. */
+void daemon_die(void);
 /* One destage pass. False when a sync failed or the lock was not to be had. */
 bool daemon_destage(void);
 void daemon_beat(void);
