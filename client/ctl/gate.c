@@ -23,11 +23,14 @@ static int recover_one(struct ctl *c, struct pool *p, uint32_t index, const stru
 	int r;
 
 	ctl_user(user, sizeof(user), d->uid);
-	if (d->verdict == VERDICT_QUARANTINED)
+	if (d->verdict == VERDICT_QUARANTINED) {
+		/* Changes nothing but the attributes, which a crash behind the verdict left off. */
+		(void)recover_domain(p, index, &o, NULL);
 		return ctl_fail(CTL_REFUSED,
 				"%s/%s is quarantined: %s. Do not start its database; see RECOVERY "
 				"in pmemlogctl(1)",
 				user, d->name, d->reason);
+	}
 	r = offline_recover(p, index, ctl_config(c)->run_dir, &o, NULL, why, sizeof(why));
 	switch (r) {
 	case RECOVER_CLEAN:

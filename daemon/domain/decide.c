@@ -406,6 +406,10 @@ void domain_decide(struct domain *d)
 	d->lane = pd.lane;
 	d->held_ns = now_monotonic_ns() + HELD_RETRY_NS;
 	if (pd.verdict == VERDICT_QUARANTINED) {
+		const struct recover_options o = { .apply = false };
+
+		/* Changes nothing but the attributes, which a crash behind the verdict left off. */
+		(void)recover_domain(d->set->pool, d->catalog, &o, NULL);
 		domain_state_set(d, STATE_QUARANTINED, "%s", pd.reason);
 		return;
 	}
