@@ -22,6 +22,7 @@ help:
 	@echo 'make demo           MariaDB with and without pmemlogd, a power cut, the proof; as root'
 	@echo 'make crash          every crash state of the store path, compared with a model'
 	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
+	@echo 'make killed         killed at every system call, run again: 15 minutes'
 	@echo 'make mutants        do the tests notice each broken rule?'
 	@echo 'make models         the shared rules as Promela models, checked exhaustively; under a minute'
 	@echo 'make bench-check    goal, measured, verdict'
@@ -55,6 +56,9 @@ crash: all
 
 coherence: all
 	@tests/coherence/run --seconds $(or $(SECONDS),15)
+
+killed: all
+	@tests/kill/run --share 1 --schedules 500 --jobs $(JOBS) --fs ext4,xfs
 
 mutants: all
 	@tests/mutants/run

@@ -63,6 +63,7 @@ class Pmemlogd:
         self.config = os.path.join(box.path, "pmemlogd.conf")
         self.preload = preload  # library put into the daemon itself (faults)
         self.preload_env = {}
+        self.wrap = []  # a program that runs the daemon, and its arguments
         self.settings = {"lane_size": lane_size, "destage_age": "1s"}
         self.settings.update(settings or {})
         self.process = None
@@ -98,7 +99,8 @@ class Pmemlogd:
         if self.preload:
             env["LD_PRELOAD"] = self.preload
             env.update(self.preload_env)
-        self.process = self.box.spawn([self.daemon, "-c", self.config], log="pmemlogd.log", env=env)
+        self.process = self.box.spawn([*self.wrap, self.daemon, "-c", self.config],
+                                      log="pmemlogd.log", env=env)
         if wait:
             self.wait_ready(timeout)
         return self

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""A machine whose programs are killed: its state as a whole (disk, pool, state and run folder) is kept
+and put back, a program runs under killat.c, and what must hold afterwards is looked at.
+"""
+import ctypes
+import fcntl
+import mmap
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "cases"), os.path.join(HERE, "..", "support")]
+
+from cases import BOOT_ID, DOMAIN, Case, Failed, require, wait_for  # noqa: E402
+from fsimage import Image  # noqa: E402
+from product import default_builddir, find  # noqa: E402
+from sandbox import run  # noqa: E402
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_GETFLAGS, _IMMUTABLE = 0x80086601, 0x10
+_DETACH = 2
+CHUNK = 64 << 10
+
+# linux/loop.h
+_CTL_GET_FREE, _CONFIGURE = 0x4C82, 0x4C0A
+_AUTOCLEAR = 4
+
+
+class Disk(Image):
+    """Image in memory, mounted by system calls: hundreds of mounts are what these tests consist of."""
+
+    SIZES = {"ext4": 32 << 20, "xfs": 300 << 20}
+
+    def __init__(self, box, fs, memory, name="disk"):
+        super().__init__(box, fs, name, self.SIZES[fs])
+        self.file = os.path.join(memory, name + ".img")
+
+    def mount(self):
+        try:
+            loop = self._loop()
+            if _libc.mount(loop.encode(), self.path.encode(), self.fs.encode(), 0, None) < 0:
+                raise OSError(ctypes.get_errno(), "mount " + loop)
+        except OSError:
+            super().mount()
+            return
+        self.box.mounts.append(self.path)
+        self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _loop(self):
+        """A loop device on the file, which goes with its last user; other tests take some, too."""
+        with open("/dev/loop-control") as control, open(self.file, "r+b") as f:
+            for _ in range(50):
+                path = "/dev/loop%d" % fcntl.ioctl(control, _CTL_GET_FREE)
+                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    info = struct.pack("=II52xI176x64x", f.fileno(), 0, _AUTOCLEAR)
+                    fcntl.ioctl(fd, _CONFIGURE, info)
+                    self.holder = fd
+                    return path
+                except OSError:
+                    os.close(fd)
+        raise OSError(0, "no free loop device")
+
+    def umount(self):
+        os.close(self.fd)
+        self.fd = -1
+
+        def gone():
+            return _libc.umount2(self.path.encode(), 0) == 0
+        wait_for("umount", gone)
+        self.box.mounts.remove(self.path)
+        if getattr(self, "holder", -1) >= 0:
+            os.close(self.holder)  # the last one: the device is free again
+            self.holder = -1
+
+
+class Orders:
+    """killat.c's orders from outside."""
+
+    FIELDS = {"at": 0, "steps": 4, "what": 8, "only": 12, "events": 16, "hit": 20, "call": 24,
+              "leaving": 28, "stepped": 32, "pid": 36, "hit_pid": 40}
+
+    def __init__(self, path, start=""):
+        self.path = path
+        with open(path, "wb") as f:
+            f.truncate(4096)
+        with open(path, "r+b") as f:
+            self.map = mmap.mmap(f.fileno(), 4096)
+        self.begin(start=start)
+
+    def begin(self, at=0, steps=0, what=0, start=None):
+        """For the next program: no event yet."""
+        keep = bytes(self.map[64:320]) if start is None else start.encode().ljust(256, b"\0")
+        self.map[:320] = bytes(64) + keep
+        self.set(steps=steps, what=what)
+        self.set(at=at)
+
+    def set(self, **orders):
+        for name, value in orders.items():
+            struct.pack_into("=I", self.map, self.FIELDS[name], value)
+
+    def after(self, events, steps=0, what=0):
+        """While the program runs: so many events from now."""
+        self.set(hit=0, steps=steps, what=what)
+        self.set(at=self["events"] + events)
+
+    def __getitem__(self, name):
+        return struct.unpack_from("=I", self.map, self.FIELDS[name])[0]
+
+    def where(self):
+        return "%s of call %d%s" % ("exit" if self["leaving"] else "entry", self["call"],
+                                    ", %d steps on" % self["stepped"] if self["stepped"] else "")
+
+
+class Snapshot:
+    """Files and folders with their holes; `put` makes a folder what it was."""
+
+    def __init__(self, *folders):
+        self.folders = folders
+        self.kept = []
+        for top in folders:
+            for folder, names, files in os.walk(top):
+                self.kept += [self._note(os.path.join(folder, n))
+                              for n in sorted(names) + sorted(files)]
+
+    @staticmethod
+    def pieces(path):
+        """[(offset, bytes)] of what is not zero, and the size."""
+        zero = bytes(CHUNK)
+        found = []
+        with open(path, "rb") as f:
+            size = os.fstat(f.fileno()).st_size
+            at = 0
+            while at < size:
+                try:
+                    at = os.lseek(f.fileno(), at, os.SEEK_DATA) // CHUNK * CHUNK
+                except OSError:
+                    break
+                data = os.pread(f.fileno(), CHUNK, at)
+                if data != zero[:len(data)]:
+                    found.append((at, data))
+                at += CHUNK
+        return found, size
+
+    def _note(self, path):
+        st = os.lstat(path)
+        regular = os.path.isfile(path)
+        return path, st, self.pieces(path) if regular else None
+
+    @staticmethod
+    def fill(path, pieces, size):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        os.ftruncate(fd, size)
+        for at, data in pieces:
+            os.pwrite(fd, data, at)
+        os.close(fd)
+
+    def put(self):
+        for top in self.folders:
+            for name in os.listdir(top):
+                path = os.path.join(top, name)
+                if os.path.isdir(path):
+                    shutil.rmtree(path)
+                else:
+                    os.unlink(path)
+        for path, st, content in self.kept:
+            if content is None:
+                if not os.path.isdir(path) and (st.st_mode & 0o170000) == 0o040000:
+                    os.mkdir(path)
+                else:
+                    continue  # a socket: nobody listens there any more
+            else:
+                self.fill(path, *content)
+            os.chown(path, st.st_uid, st.st_gid)
+            os.chmod(path, st.st_mode & 0o7777)
+
+
+class Machine(Case):
+    """Case, with a disk in memory and programs that are killed at a given event."""
+
+    def begin(self, start=True, **settings):
+        for path in ("/dev/shm", "/dev/shm", "/sys/fs/cgroup"):  # the product looks into each mount
+            _libc.umount2(path.encode(), _DETACH)
+        memory = self.box.tmpfs("disks", "700m")
+        settings.setdefault("lane_size", "1MiB")
+        settings.setdefault("destage_age", "1h")
+        super().begin(image=Disk(self.box, self.fs, memory), start=False, memory="300m", **settings)
+        self.killat = find(default_builddir(), "killat")
+        self.orders = Orders(os.path.join(memory, "orders"), self.product.config)
+        self.boots = 0
+        self.taken = None
+        if start:
+            self.product.start()
+        return self
+
+    # ---- state
+
+    def reboot(self):
+        """Run folder empty, another boot id."""
+        self.boots += 1
+        if self.boots == 1:
+            super().reboot()
+            return
+        shutil.rmtree(self.product.rundir)
+        os.mkdir(self.product.rundir, 0o755)
+        with open(os.path.join(self.product.memory, "boot_id"), "r+") as f:
+            old = f.read()
+            f.seek(0)
+            f.write(("%08x" % (int(old[:8], 16) ^ self.boots)) + old[8:])
+
+    def keep(self):
+        """What restore() brings back. Nothing of the product runs now."""
+        self.image.umount()
+        p = self.product
+        folders = [p.pool, p.state, p.rundir]
+        self.taken = Snapshot(*folders), Snapshot.pieces(self.image.file)
+        self.boot = self._boot_id()
+        self.image.mount()
+
+    def _boot_id(self):
+        with open(BOOT_ID) as f:
+            return f.read()
+
+    def restore(self):
+        folders, disk = self.taken
+        if self.image.fd >= 0:
+            self.image.umount()
+        Snapshot.fill(self.image.file, *disk)
+        self.image.mount()
+        folders.put()
+        if self._boot_id() != self.boot:
+            with open(os.path.join(self.product.memory, "boot_id"), "r+") as f:
+                f.write(self.boot)
+
+    def lights_out(self):
+        """Power cut without a program left, and the next boot."""
+        self.image.cut()
+        self.image.umount()
+        self.image.mount()
+        self.reboot()
+
+    # ---- programs under killat
+
+    def ctl(self, *words, at=0, steps=0):
+        """pmemlogctl, killed at an event (0: it runs to its end): exit status and words."""
+        argv = [self.product.ctl, "-c", self.product.config, *words]
+        if at:
+            self.orders.begin(at, steps)
+            argv = [self.killat, self.orders.path] + argv
+        r = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        return r.returncode, (r.stdout + r.stderr).strip()
+
+    def count(self, *words):
+        """How many events it has; it must do what it is for."""
+        status, words = self.ctl(*words, at=1 << 30)
+        return self.orders["events"], status, words
+
+    def traced_daemon(self, at=0, steps=0, wait=True):
+        """The daemon under killat; its events count from the reading of its configuration."""
+        self.orders.begin(at, steps)
+        self.product.wrap = [self.killat, self.orders.path]
+        try:
+            self.product.start(wait=wait)
+        finally:
+            self.product.wrap = []
+
+    # ---- what must hold
+
+    def gate_words(self):
+        return ["gate", "%s/%s" % (self.product.user, DOMAIN)]
+
+    def immutable(self):
+        found = []
+        for folder, _, files in os.walk(self.image.path):
+            for name in files:
+                with open(os.path.join(folder, name), "rb") as f:
+                    flags = fcntl.ioctl(f, _GETFLAGS, bytes(8))
+                    if struct.unpack("=i4x", flags)[0] & _IMMUTABLE:
+                        found.append(name)
+        return found
+
+    def marked(self):
+        """Files with our owner mark."""
+        return [name for folder, _, files in os.walk(self.image.path) for name in files
+                if "user.pmemlogd.owner" in os.listxattr(os.path.join(folder, name))]
+
+    def contents(self):
+        """Name: bytes, of all files on the disk."""
+        found = {}
+        for folder, _, files in os.walk(self.image.path):
+            for name in files:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as f:
+                    found[os.path.relpath(path, self.image.path)] = f.read()
+        return found
+
+    def left_over(self):
+        """Words for what a complete recovery may not leave."""
+        wrong = []
+        if self.immutable():
+            wrong.append("immutable: %s" % self.immutable())
+        if self.marked():
+            wrong.append("marks: %s" % self.marked())
+        control = os.path.join(self.product.rundir, "control")
+        if os.path.isdir(control) and os.listdir(control):
+            wrong.append("control files: %s" % os.listdir(control))
+        return wrong
+
+
+def differs(found, want):
+    """Words for the first difference of two contents(), or None."""
+    if sorted(found) != sorted(want):
+        return "files %s, expected %s" % (sorted(found), sorted(want))
+    for name, data in want.items():
+        if found[name] != data:
+            at = next((i for i, (a, b) in enumerate(zip(found[name], data)) if a != b),
+                      min(len(data), len(found[name])))
+            return "%s: %d bytes, expected %d; they differ at %d" % (name, len(found[name]),
+                                                                    len(data), at)
+    return None
+
+
+__all__ = ["DOMAIN", "Disk", "Failed", "Machine", "Orders", "differs", "require", "run", "signal",
+           "wait_for"]
