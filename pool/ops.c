@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pool/cpu.h"
+#include "pool/sim.h"
 
 /* What x86-64 always has stays the default, so the table works before anybody has picked one. */
 enum store_kind {
@@ -141,6 +142,10 @@ void pool_ops_select(void)
 	enum store_kind store;
 	enum flush_kind flush;
 
+#ifdef POOL_SIM
+	pool_ops = &sim_ops;
+	return;
+#endif
 	detect(&store, &flush);
 	pool_ops = &tables[store][flush];
 }
@@ -160,6 +165,10 @@ const struct pool_ops *pool_ops_nth(unsigned i)
 
 const char *pool_ops_name(void)
 {
+#ifdef POOL_SIM
+	if (pool_ops == &sim_ops)
+		return "simulated";
+#endif
 	for (unsigned s = 0; s < STORE_KINDS; s++)
 		for (unsigned f = 0; f < FLUSH_KINDS; f++)
 			if (pool_ops == &tables[s][f])

@@ -12,6 +12,7 @@
 #include "client/preload/desc.h"
 #include "client/preload/link.h"
 #include "client/preload/log.h"
+#include "pool/sim.h"
 #include "pool/slot.h"
 
 #define SLOT_TRIES 5 /* of up to a second each */
@@ -87,17 +88,22 @@ static int map_lane(struct session *s, int fd)
 	base = r < 0 ? r
 		     : sys_call6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
 				 flags | MAP_POPULATE, fd, 0);
+	if (base >= 0 || base <= -4096)
+		r = sim_map((uint8_t *)base, (size_t)bytes, fd);
 	(void)sys_call1(SYS_close, fd);
 	if (base < 0 && base > -4096)
 		return (int)base;
 	(void)sys_call3(SYS_madvise, base, bytes, MADV_DONTDUMP);
-	r = lane_attach(&s->lane, (void *)base, (size_t)bytes);
+	if (r == 0)
+		r = lane_attach(&s->lane, (void *)base, (size_t)bytes);
 	if (r == 0 && (s->lane.number != s->head_copy.lane ||
 		       s->lane.incarnation != s->head_copy.incarnation ||
 		       s->lane.ring_size != s->head_copy.ring_size))
 		r = -ESTALE;
-	if (r < 0)
+	if (r < 0) {
+		sim_unmap((const uint8_t *)base);
 		(void)sys_call2(SYS_munmap, base, bytes);
+	}
 	return r;
 }
 

@@ -12,6 +12,7 @@
 #include "base/sys.h"
 #include "daemon/domain/internal.h"
 #include "pool/guard.h"
+#include "pool/sim.h"
 #include "pool/slot.h"
 
 #define VERSIONS 4u /* sessions are counted by versions below it */
@@ -300,7 +301,7 @@ struct json_object *domain_set_status(struct domain_set *set, const char *filter
 	json_object_object_add(pool, "emulated", json_object_new_boolean(p->emulated));
 	json_object_object_add(pool, "durable", json_object_new_boolean(!p->emulated));
 	add_string(pool, "durability",
-		   p->emulated ? "NOT DURABLE: the pool is emulated, a power cut loses it"
+		   p->emulated ? "NOT DURABLE: the pool is emulated, a power cut loses it" SIM_WORDS
 			       : "durable: persistent memory");
 	add_u64(pool, "generation", p->sb.generation);
 	json_object_object_add(root, "pool", pool);

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "pool/dir/filesystems.h"
 #include "pool/dir/mounts.h"
+#include "pool/sim.h"
 
 /* Newer than the headers that we build with: Linux 6.9 for all, 5.19 for ext4, always for xfs. */
 struct fs_uuid2 {
@@ -84,6 +85,8 @@ int identity_fs_uuid(int fd, uint8_t ret_uuid[16])
 		break;
 	}
 	if (!is_zero(ret_uuid))
+		return 0;
+	if (sim_fs_uuid(fd, ret_uuid))
 		return 0;
 	/* A file system without a UUID: what statfs tells it apart by. It may change at the next mount;
 	 * then the file system counts as not mounted, which holds the domain and loses nothing. */

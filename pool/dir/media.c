@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/overflow.h"
 #include "pool/dir/filesystems.h"
+#include "pool/sim.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -217,6 +218,14 @@ int media_map(int fd, size_t bytes, bool emulated, bool read_only, const char *n
 	if (r < 0)
 		return r;
 	r = remember(base, map, emulated);
+	if (r == 0 && !read_only) {
+		r = sim_map(base, bytes, fd);
+		if (r < 0) {
+			media_unmap(base, bytes);
+			return pool_refuse(e, r, "%s: this is a test build and finds no shadow",
+					   name);
+		}
+	}
 	if (r < 0) {
 		pmem2_map_delete(&map);
 		if (emulated)
@@ -236,6 +245,7 @@ void media_unmap(uint8_t *base, size_t bytes)
 
 	if (!base)
 		return;
+	sim_unmap(base);
 	map = forget(base, &emulated);
 	if (map)
 		(void)pmem2_map_delete(&map);

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/overflow.h"
 #include "pool/dir/identity.h"
+#include "pool/sim.h"
 
 #ifndef STATX_MNT_ID
 #define STATX_MNT_ID 0x1000u
@@ -85,7 +86,7 @@ static bool worth_looking(const char *type)
 	};
 
 	if (strncmp(type, "fuse", 4) == 0)
-		return false;
+		return sim_looks_at(type);
 	for (size_t i = 0; i < ARRAY_SIZE(never); i++) {
 		if (strcmp(type, never[i]) == 0)
 			return false;

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD 8u
-
 const char *const image_names[IMAGE_KINDS] = { "none",	  "flushed", "all",   "one in",
 					       "one out", "lines",   "words", "trash" };
 
@@ -45,7 +43,7 @@ static void sim_copy(void *dst, const void *src, size_t n)
 	const uint8_t *from = src;
 
 	/* What the interface promises to the stores of the real table. */
-	if (at % LANE_ALIGN != 0 || n % WORD != 0 || at + n > MEDIUM_BYTES)
+	if (at % LANE_ALIGN != 0 || n % IMAGE_WORD != 0 || at + n > MEDIUM_BYTES)
 		abort();
 	while (n > 0) {
 		size_t part = n < LANE_ALIGN ? n : LANE_ALIGN;
@@ -97,24 +95,6 @@ static void sim_drain(void)
 
 const struct pool_ops medium_ops = { sim_copy, sim_flush, sim_drain };
 
-/* Each word, or all of a line, new with a chance out of 256; sometimes as it was when flushed. */
-static void mix_line(struct medium *m, unsigned line, bool by_word, uint32_t chance, struct rng *r)
-{
-	uint64_t c = rng_next(r);
-
-	for (size_t w = 0; w < LANE_ALIGN; w += WORD) {
-		size_t at = (size_t)line * LANE_ALIGN + w;
-		const uint8_t *from = m->work;
-
-		if (by_word)
-			c = rng_next(r);
-		if (m->pending[line] && (c & 0x100))
-			from = m->flown;
-		if ((c & 0xff) < chance)
-			memcpy(m->image + at, from + at, WORD);
-	}
-}
-
 /* The interface promises old or new words; a record must not depend on it. The header's lines do. */
 static void trash_line(struct medium *m, unsigned line, struct rng *r)
 {
@@ -122,18 +102,18 @@ static void trash_line(struct medium *m, unsigned line, struct rng *r)
 	unsigned words = (unsigned)rng_next(r);
 
 	memcpy(m->image + at, m->work + at, LANE_ALIGN);
-	for (size_t w = 0; at >= LANE_HEADER_BYTES && w < LANE_ALIGN; w += WORD, words >>= 1) {
+	for (size_t w = 0; at >= LANE_HEADER_BYTES && w < LANE_ALIGN;
+	     w += IMAGE_WORD, words >>= 1) {
 		uint64_t random = rng_next(r);
 
 		if (words & 1)
-			memcpy(m->image + at + w, &random, WORD);
+			memcpy(m->image + at + w, &random, IMAGE_WORD);
 	}
 }
 
 void medium_image(struct medium *m, enum image_kind kind, unsigned which, struct rng *r)
 {
-	static const uint32_t chances[] = { 0x30, 0x80, 0xd0 }; /* few, half, most */
-	uint32_t chance = chances[rng_below(r, 3)];
+	uint32_t chance = image_chance(r);
 
 	for (unsigned i = 0; i < m->count; i++) {
 		unsigned line = m->list[i];
@@ -155,7 +135,9 @@ void medium_image(struct medium *m, enum image_kind kind, unsigned which, struct
 			break;
 		case IMAGE_LINES:
 		case IMAGE_WORDS:
-			mix_line(m, line, kind == IMAGE_WORDS, chance, r);
+			image_mix(m->image + at, m->work + at,
+				  m->pending[line] ? m->flown + at : NULL, kind == IMAGE_WORDS,
+				  chance, r);
 			break;
 		case IMAGE_TRASH:
 			/* some whole, so that the others stand beside a record that is nearly there */

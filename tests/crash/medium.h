@@ -12,7 +12,7 @@
 
 #include "abi/lane.h"
 #include "pool/ops.h"
-#include "tests/crash/random.h"
+#include "tests/crash/image.h"
 
 #define MEDIUM_RING  ((uint64_t)LANE_RING_MIN)
 #define MEDIUM_BYTES (LANE_HEADER_BYTES + LANE_RING_MIN)
@@ -30,18 +30,6 @@ struct medium {
 	unsigned count;
 	unsigned thread;  /* who stores now */
 	uint64_t version; /* raised at each change */
-};
-
-enum image_kind {
-	IMAGE_NONE,    /* nothing that was not drained */
-	IMAGE_FLUSHED, /* all that was on its way, nothing else */
-	IMAGE_ALL,     /* what the program sees: a killed process, no power cut */
-	IMAGE_ONE_IN,  /* one line made it */
-	IMAGE_ONE_OUT, /* one line did not */
-	IMAGE_LINES,   /* each line by chance */
-	IMAGE_WORDS,   /* each word by chance */
-	IMAGE_TRASH,   /* lines of records that were not drained: random bytes in some words */
-	IMAGE_KINDS,
 };
 
 extern const struct pool_ops medium_ops;
