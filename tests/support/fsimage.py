@@ -32,6 +32,7 @@ class Image:
         self.path = box.folder(name)
         self.fd = -1
         self.size = size
+        self.said = ""  # how the last cut was
 
     def make(self):
         """A fresh, empty file system, mounted."""
@@ -62,6 +63,12 @@ class Image:
             subprocess.run(["losetup", "-d", loop], stderr=subprocess.DEVNULL)
         self.box.mounts.append(self.path)
         self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def plan(self, seed):
+        """Nothing here is by chance."""
+
+    def sync(self):
+        run(["sync", "-f", self.path])
 
     def cut(self):
         """The power cut. Kill everything that works on it right afterwards, not before."""

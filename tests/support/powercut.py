@@ -11,6 +11,7 @@ import load
 import mariadb
 import preloads
 from fsimage import Image
+from losefs import LoseFs, simdir
 from product import Pmemlogd, accelerated
 from sandbox import run
 from verify import Ledger
@@ -64,25 +65,33 @@ class Campaign:
     """mode: pmemlogd; or a control without it: disk, nosync, eatmydata.
 
     recover=False: after the cut the database starts on what the disk alone has. lie=True: the
-    daemon's syncs of the database's files are left out. Both must lose rows.
+    daemon's syncs of the database's files are left out. no_drain=True (losefs): the database's records are
+    not waited for. Each must lose rows.
     """
 
     LANES = ("1MiB", "2MiB", "1MiB", "4MiB", "16MiB")
 
     def __init__(self, box, builddir, fs="ext4", seed=1, mode="pmemlogd", recover=True, lie=False,
-                 clients=4, group=5, sizes=None, library=True):
+                 clients=4, group=5, sizes=None, library=True, no_drain=False):
         self.box = box
         self.seed, self.mode, self.recover, self.clients = seed, mode, recover, clients
         self.group = group if recover else 1
         self.sizes = sizes
         self.memory = box.tmpfs("acks")
-        self.image = Image(box, fs)
+        lossy = fs == "losefs"
+        if lossy:
+            builddir = simdir(builddir)
+        self.image = LoseFs(box, builddir) if lossy else Image(box, fs)
         self.datadir = os.path.join(self.image.path, "mariadb")
         self.template = mariadb.prepare(box, "template", load.TABLES)
         self.product = None
         self.library = library
         if mode == "pmemlogd":
-            self.product = Pmemlogd(box, builddir, DOMAIN)
+            self.product = Pmemlogd(box, builddir, DOMAIN, sim=lossy)
+            self.product.no_drain = no_drain
+            self.image.product = self.product
+            if no_drain:
+                self.image.forced(fs="none", pool="none")
             if lie:
                 env = preloads.lie_env(box, self.image.path)
                 self.product.preload = env.pop("LD_PRELOAD")
@@ -118,7 +127,7 @@ class Campaign:
         self.torn = set()  # binlogs that were written when the server died
         self.image.make()
         mariadb.copy(self.template, self.datadir)
-        run(["sync", "-f", self.image.path])
+        self.image.sync()
         self.ledger = Ledger(self.seed, self.clients, self.sizes)
         if self.product:
             self.lane = self.LANES[n % len(self.LANES)]
@@ -128,7 +137,7 @@ class Campaign:
                                      args=self.args())
         self.server.start()
         if self.mode in UNSAFE:  # or nothing but the missing binlog would be seen
-            run(["sync", "-f", self.image.path])
+            self.image.sync()
         self.fresh = False
 
     # ---- the load and what happens to it
@@ -217,6 +226,7 @@ class Campaign:
         rec = {"cycle": k, "event": event, "acked": 0, "lost": 0, "quarantined": 0, "unstarted": 0,
                "live_at_cut": 0, "wraps": 0, "full_waits": 0, "counts": True, "problems": []}
         begin = time.monotonic()
+        self.image.plan("%d/%d" % (self.seed, k))
         if self.fresh:
             self.start_over(k // self.group)
         rec["lane"] = self.lane
@@ -225,6 +235,7 @@ class Campaign:
         acked = dict(self.ledger.have)
         clients = self.load(rec, k, event, r, seconds)
         self.power_cut(clients)
+        rec["cut"] = self.image.said
         sent = self.read_acks(rec, clients, acked)
         if self.product:
             rec["live_at_cut"] = self.product.live_bytes()

@@ -44,7 +44,7 @@ class Pmemlogd:
     """create(), start(), kill(), stop(); env() is what a database needs to get at it."""
 
     def __init__(self, box, builddir, domain, lane_size="4MiB", user="mysql", preload=None,
-                 settings=None, memory="1g"):
+                 settings=None, memory="1g", sim=False):
         self.box = box
         self.domain = domain
         self.user = user
@@ -67,26 +67,46 @@ class Pmemlogd:
         self.settings = {"lane_size": lane_size, "destage_age": "1s"}
         self.settings.update(settings or {})
         self.process = None
+        # The test build (pool/sim.h): where the pool's shadow lies.
+        self.shadows = os.path.join(self.memory, "shadows") if sim else None
+        self.no_drain = False  # a control: the database's records are never waited for
+        if sim:
+            self.settings["trust_fs"] = ["fuse"]
+
+    def sim_env(self, **more):
+        """For every program of ours: the daemon, pmemlogctl, the database."""
+        env = {"PMEMLOGD_SIM": self.shadows} if self.shadows else {}
+        env.update(more)
+        return env
 
     def create(self, lane_size=None):
         """A fresh pool; the old one, its run and state folders are gone, as on a new machine."""
         if lane_size:
             self.settings["lane_size"] = lane_size
-        for path in (self.pool, self.rundir, self.state):
-            shutil.rmtree(path, ignore_errors=True)
-            os.mkdir(path, 0o755)
+        for path in (self.pool, self.rundir, self.state, self.shadows):
+            if path:
+                shutil.rmtree(path, ignore_errors=True)
+                os.mkdir(path, 0o755)
+        if self.shadows:
+            os.chmod(self.shadows, 0o777)
         lines = ['pool = "%s";' % self.pool, "emulate = true;", 'run_dir = "%s";' % self.rundir,
                  'state_dir = "%s";' % self.state]
-        lines += ['%s = "%s";' % kv for kv in sorted(self.settings.items())]
+        lines += ["%s = %s;" % (key, json.dumps(value))
+                  for key, value in sorted(self.settings.items())]
         with open(self.config, "w") as f:
             f.write("\n".join(lines) + "\n")
-        run([self.ctl, "-c", self.config, "pool", "create", "--emulate"])
+        run([self.ctl, "-c", self.config, "pool", "create", "--emulate"],
+            env=dict(os.environ, **self.sim_env()))
 
     def env(self):
-        return {"LD_PRELOAD": self.library,
-                "PMEMLOGD_SOCKET": os.path.join(self.rundir, "pmemlogd.sock"),
-                "PMEMLOGD_DOMAIN": self.domain,
-                "PMEMLOGD_PRELOAD_CONFIG": self.rules}
+        env = self.sim_env(
+            LD_PRELOAD=self.library,
+            PMEMLOGD_SOCKET=os.path.join(self.rundir, "pmemlogd.sock"),
+            PMEMLOGD_DOMAIN=self.domain,
+            PMEMLOGD_PRELOAD_CONFIG=self.rules)
+        if self.no_drain:
+            env["PMEMLOGD_SIM_NO_DRAIN"] = "1"
+        return env
 
     def start(self, timeout=30, wait=True):
         """Returns when it says READY=1, which means: every domain is decided (recovered)."""
@@ -95,7 +115,7 @@ class Pmemlogd:
         if os.path.exists(path):
             os.unlink(path)
         self.notify.bind(path)
-        env = dict(os.environ, NOTIFY_SOCKET=path)
+        env = dict(os.environ, **self.sim_env(NOTIFY_SOCKET=path))
         if self.preload:
             env["LD_PRELOAD"] = self.preload
             env.update(self.preload_env)
@@ -142,7 +162,8 @@ class Pmemlogd:
 
     def command(self, *words, timeout=60):
         return subprocess.run([self.ctl, "-c", self.config, *words], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=timeout)
+                              capture_output=True, text=True, timeout=timeout,
+                              env=dict(os.environ, **self.sim_env()))
 
     def status(self):
         """Parsed status. An emulated pool must answer 1 and say so; anything else is an error."""
