@@ -9,7 +9,7 @@ MESON_OPTIONS ?=
 export BUILD
 export BUILDDIR := $(abspath $(BUILD))
 
-.PHONY: all configure test test-quick demo crash coherence mutants models \
+.PHONY: all configure test test-quick demo crash coherence mutants models campaign \
 	bench-check lint test-sanitize install clean help
 
 all: configure
@@ -25,6 +25,7 @@ help:
 	@echo 'make killed         killed at every system call, run again: 15 minutes'
 	@echo 'make mutants        do the tests notice each broken rule?'
 	@echo 'make models         the shared rules as Promela models, checked exhaustively; under a minute'
+	@echo 'make campaign       power cuts by the thousand, HOURS=h (1); reports in tests/reports/'
 	@echo 'make bench-check    goal, measured, verdict'
 	@echo 'make lint           format, manual pages, units, symbols'
 	@echo 'make test-sanitize  unit, crash and daemon tests under ASan + UBSan, then TSan'
@@ -59,6 +60,9 @@ coherence: all
 
 killed: all
 	@tests/kill/run --share 1 --schedules 500 --jobs $(JOBS) --fs ext4,xfs
+
+campaign: all
+	@tests/campaign --hours $(or $(HOURS),1)
 
 mutants: all
 	@tests/mutants/run

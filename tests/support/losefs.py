@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The two media of the test build (meson -Dsim=true): losefs, a file system that loses what was not
 synced, and the pool that loses what was not drained. One cut takes both, by one seed."""
+import fcntl
 import os
 import random
 import subprocess
@@ -14,13 +15,17 @@ RULES = ("journal", "strict")
 
 
 def simdir(builddir):
-    """The test build that belongs to a build folder: itself, or the one beside it, built if need be."""
-    for folder in (builddir, builddir + "-sim"):
-        if os.path.exists(os.path.join(folder, "tests", "support", "losefs", "losefs")):
-            return folder
-    r = subprocess.run([os.path.join(ROOT, "scripts", "build-with"), "sim"],
-                       env=dict(os.environ, BUILD=builddir), stdout=subprocess.PIPE,
+    """The test build that belongs to a build folder: itself, or the one beside it, brought up to date."""
+    if os.path.exists(os.path.join(builddir, "tests", "support", "losefs", "losefs")):
+        return builddir
+    argv = [os.path.join(ROOT, "scripts", "build-with"), "sim"]
+    if os.path.exists(os.path.join(builddir + "-sim", "build.ninja")):
+        argv = ["ninja", "-C", builddir + "-sim"]
+    lock = os.open(builddir, os.O_RDONLY | os.O_CLOEXEC)  # one at a time
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    r = subprocess.run(argv, env=dict(os.environ, BUILD=builddir), stdout=subprocess.PIPE,
                        stderr=subprocess.STDOUT, text=True)
+    os.close(lock)
     if r.returncode == 77:
         skip("the test build cannot be made: " + r.stdout.strip().splitlines()[-1])
     if r.returncode:

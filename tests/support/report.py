@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """JSON reports: what ran, from which commit, on which machine."""
+import collections
 import json
 import os
 import platform
@@ -28,7 +29,7 @@ def machine():
             "kernel": platform.release()}
 
 
-PLACES = ("--builddir", "--json", "--append", "--shim", "--db", "--poweron", "--folder")
+PLACES = ("--builddir", "--json", "--append", "--shim", "--db", "--poweron", "--folder", "--seconds")
 
 
 def command():
@@ -48,6 +49,16 @@ def head():
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "commit": _git("rev-parse", "HEAD"), "changed_files": len(changed.splitlines()),
             "machine": machine()}
+
+
+def cycles(done, brief):
+    """The cycles of a report: all, or those that failed and how many there were of each kind."""
+    if not brief:
+        return {"cycles": done}
+    kinds = collections.Counter(c["event"] for c in done)
+    return {"events": dict(sorted(kinds.items())),
+            "cycles": [c for c in done if c["problems"] or c["lost"] or c["quarantined"]
+                       or c["unstarted"]]}
 
 
 def write(path, body):
