@@ -118,24 +118,26 @@ int pool_lane_holds(struct pool *p, const struct pool_domain *d)
 	return r != 0;
 }
 
-/* Nothing was ever formatted in it: the cut came while it was filled. */
-static bool unformatted(struct pool *p, const char *name)
+/* Nothing was ever appended to it: the cut came while it was filled or formatted (then its header may be torn,
+ * and tells nothing). */
+static bool unused(struct pool *p, const char *name)
 {
-	uint8_t header[512];
+	uint8_t block[2048];
 	cleanup_close int fd =
 		openat(p->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	off_t at = (off_t)LANE_HEADER_BYTES;
+	ssize_t n;
 
-	for (off_t at = 0; at < (off_t)LANE_HEADER_BYTES; at += (off_t)sizeof(header)) {
-		ssize_t n = fd < 0 ? -1 : pread(fd, header, sizeof(header), at);
-
+	if (fd < 0)
+		return false;
+	while ((n = pread(fd, block, sizeof(block), at)) > 0) {
 		for (ssize_t i = 0; i < n; i++) {
-			if (header[i] != 0)
+			if (block[i] != 0)
 				return false;
 		}
-		if (n < (ssize_t)sizeof(header))
-			return n >= 0;
+		at += n;
 	}
-	return true;
+	return n == 0;
 }
 
 static bool lane_in_catalog(struct pool *p, uint32_t lane)
@@ -158,7 +160,7 @@ static int orphan(struct pool *p, uint32_t lane, const char *name, struct pool_e
 
 	if (fstatat(p->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
 		return 0;
-	if (!unformatted(p, name)) {
+	if (!unused(p, name)) {
 		d.ring_size = (uint64_t)st.st_size - LANE_HEADER_BYTES;
 		if (pool_lane_holds(p, &d))
 			return pool_refuse(

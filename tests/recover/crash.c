@@ -213,6 +213,31 @@ static void test_power(void **state)
 	each_step(fill, body_recover, false, true, 1);
 }
 
+/* The same with what was not drained in part, also inside the catalog's and the header's lines. */
+static void test_torn(void **state)
+{
+	bool died = true, no = false;
+	unsigned n;
+
+	(void)state;
+	for (n = 1; died; n += 2) {
+		fill();
+		world_close(&w);
+		died = die_torn_at_step(n, n / 2, body_recover, &no);
+		world_cut(&w);
+		/* and again a little later, with other bytes lost */
+		if (died && n % 4 == 1 && die_torn_at_step(1 + n % 29, n, body_recover, &no))
+			world_cut(&w);
+		world_open(&w);
+		assert_safe(false);
+		if (world_recover(&w, plain, NULL) != RECOVER_CLEAN)
+			fail_msg("step %u: %s", n, world_domain(&w).reason);
+		assert_end();
+		world_close(&w);
+	}
+	print_message("%s: %u steps\n", fs_name, n);
+}
+
 static void test_apply_kill(void **state)
 {
 	(void)state;
@@ -310,6 +335,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		T(test_kill),
 		T(test_power),
+		T(test_torn),
 		T(test_apply_kill),
 		T(test_apply_power),
 		T(test_discard_power),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Every call by which recovery changes something counts as a step: copies through the table of pool_ops,
- * calls on files through the linker (--wrap).
+ * calls on files through the linker (--wrap). With a seed, drains too, and what was not drained is lost in part.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "pool/ops.h"
+#include "tests/recover/torn.h"
 #include "tests/recover/world.h"
 
 #define DIED 42
@@ -47,8 +48,10 @@ int __wrap_open_by_handle_at(int fd, struct file_handle *h, int flags);
 
 static void count_step(void)
 {
-	if (die_before && ++step == die_before)
-		_exit(DIED);
+	if (!die_before || ++step != die_before)
+		return;
+	torn_cut();
+	_exit(DIED);
 }
 
 void fault_set(enum fault which, unsigned n, int error)
@@ -151,10 +154,24 @@ static const struct pool_ops counted_ops = { counted_copy, counted_flush, counte
 
 void steps_begin(void)
 {
-	real_ops = pool_ops;
-	pool_ops = &counted_ops;
 	step = 0;
 	die_before = (unsigned)atoi(getenv("DIE_BEFORE"));
+	if (getenv("DIE_SEED"))
+		return; /* torn from the child's beginning */
+	real_ops = pool_ops;
+	pool_ops = &counted_ops;
+}
+
+bool die_torn_at_step(unsigned n, uint64_t seed, void (*body)(void *), void *arg)
+{
+	char text[24];
+	bool died;
+
+	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)seed);
+	(void)setenv("DIE_SEED", text, 1);
+	died = die_at_step(n, body, arg);
+	(void)unsetenv("DIE_SEED");
+	return died;
 }
 
 bool die_at_step(unsigned n, void (*body)(void *), void *arg)
@@ -169,6 +186,8 @@ bool die_at_step(unsigned n, void (*body)(void *), void *arg)
 	if (pid == 0) {
 		(void)snprintf(text, sizeof(text), "%u", n);
 		(void)setenv("DIE_BEFORE", text, 1);
+		if (getenv("DIE_SEED"))
+			torn_begin(strtoull(getenv("DIE_SEED"), NULL, 0), count_step);
 		body(arg);
 		_exit(0);
 	}

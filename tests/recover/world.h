@@ -97,6 +97,9 @@ void run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Runs body in a child and kills it before step n (1...). Returns true if it got there, false if body ended
  * first. Fails the test when the child fails otherwise. */
 bool die_at_step(unsigned n, void (*body)(void *), void *arg);
+/* The same as a power cut: halves of copies and drains are steps, too, and what was not drained is mixed by
+ * seed (torn.h). */
+bool die_torn_at_step(unsigned n, uint64_t seed, void (*body)(void *), void *arg);
 /* Inode of the directory that fsync was called on last. */
 extern uint64_t steps_synced_directory;
 
