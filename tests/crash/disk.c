@@ -112,6 +112,7 @@ static void commit_inode(struct disk_file *f)
 	f->safe_size = f->size;
 	f->safe_ctime_ns = f->ctime_ns;
 	f->safe_name = f->name;
+	f->safe_calls = f->calls;
 	f->unlink_safe = f->links == 0;
 }
 
@@ -198,6 +199,7 @@ static ssize_t sim_pwritev(int fd, const struct iovec *iov, int iovcnt, int64_t 
 		disk.short_next = false;
 		n = n / 2;
 	}
+	f->calls += n > DISK_BIG;
 	half = n / 2;
 	put_iov(f, at, iov, iovcnt, 0, half);
 	disk.step();
@@ -278,6 +280,7 @@ int disk_truncate(int file, uint64_t size)
 		f->truncated_to = f->truncated ? min_of(f->truncated_to, size) : size;
 		f->truncated = true;
 	}
+	f->calls++;
 	f->size = size;
 	changed(f);
 	disk.step();

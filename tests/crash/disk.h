@@ -34,11 +34,13 @@ struct disk_file {
 	uint64_t truncated_to;
 	unsigned links;
 	unsigned name, safe_name; /* a number for its newest name; 0: none */
-	unsigned generation;	  /* how often its inode was used anew */
-	bool unlink_safe;	  /* links 0 is on the disk */
-	uint32_t errors;	  /* failed write-backs so far */
-	bool fail_next;		  /* the next write-back fails */
-	bool evicted; /* lost pages were dropped and read again: readers may see old bytes */
+	unsigned calls,
+		safe_calls;  /* truncates and writes above the payload limit; those on the disk */
+	unsigned generation; /* how often its inode was used anew */
+	bool unlink_safe;    /* links 0 is on the disk */
+	uint32_t errors;     /* failed write-backs so far */
+	bool fail_next;	     /* the next write-back fails */
+	bool evicted;	     /* lost pages were dropped and read again: readers may see old bytes */
 };
 
 struct disk_fd {
@@ -61,6 +63,9 @@ struct disk {
 
 extern struct disk disk;
 extern const struct session_io disk_io;
+
+/* Writes of more bytes have no record, so a caller's death in one must be put right. */
+#define DISK_BIG 3072u
 
 /* Empty files with size bytes of zeros, durable. */
 void disk_clear(void (*step)(void), uint64_t size);

@@ -92,8 +92,8 @@ static bool enough(const struct options *o, uint64_t begin)
 
 /* In turn, with these shares: runs of a kind cost more or less, and have more or less to show. */
 static const unsigned shares[SEQUENCE_KINDS] = {
-	[SEQUENCE_RANDOM] = 1, [SEQUENCE_SHORT] = 12, [SEQUENCE_SCRIPTED] = 1,
-	[SEQUENCE_KILLED] = 8, [SEQUENCE_BESIDE] = 4, [SEQUENCE_WRAPPED] = 1,
+	[SEQUENCE_RANDOM] = 1,	[SEQUENCE_SHORT] = 8,  [SEQUENCE_SCRIPTED] = 3,
+	[SEQUENCE_KILLED] = 12, [SEQUENCE_BESIDE] = 4, [SEQUENCE_WRAPPED] = 1,
 };
 
 static void campaign(const struct options *o)

@@ -82,7 +82,8 @@ void ops_killed(struct ops *o, struct process *p, bool fenced)
 	int file = o->file;
 
 	/* A write without its record counts like an interrupted RULE F: it may have been read. */
-	if (world_entry(file)->write_length)
+	if (world_entry(file)->write_length ||
+	    disk.files[file].calls != disk.files[file].safe_calls)
 		fenced = true;
 
 	ops_disarm();
@@ -118,6 +119,8 @@ static void settle_file(struct ops *o, int file)
 	file_unlock(&p->s, r);
 	if (r->f->op)
 		check_fail("op stands after the lock was taken", file);
+	if (d->calls != d->safe_calls && !world.bad_sync)
+		check_fail("what a dead owner did is not durable for who comes next", file);
 	/* Without op it had not begun, or was all done: then the disk says so. */
 	if (interrupted && !world.bad_sync && memcmp(d->cache, d->safe, DISK_BYTES) != 0)
 		check_fail("what was put right is not durable", file);

@@ -16,9 +16,9 @@
 #include "tests/crash/model.h"
 
 #define WORLD_PROCESSES	  2
-#define WORLD_BYPASS_SIZE 3072u /* largest payload: a few dozen records fill the ring */
-#define WORLD_FILE_SIZE	  4096u /* at the start */
-#define WORLD_FILE_ID	  7001u /* of file 0; the others follow */
+#define WORLD_BYPASS_SIZE DISK_BIG /* largest payload: a few dozen records fill the ring */
+#define WORLD_FILE_SIZE	  4096u	   /* at the start */
+#define WORLD_FILE_ID	  7001u	   /* of file 0; the others follow */
 
 /* How a process has a file open. */
 enum open_kind {
