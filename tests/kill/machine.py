@@ -10,15 +10,12 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
+import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "cases"), os.path.join(HERE, "..", "support")]
-
-from cases import BOOT_ID, DOMAIN, Case, Failed, require, wait_for  # noqa: E402
-from fsimage import Image  # noqa: E402
-from product import default_builddir, find  # noqa: E402
-from sandbox import run  # noqa: E402
+from cases import BOOT_ID, DOMAIN, Case, Failed, require, wait_for
+from fsimage import Image
+from product import default_builddir, find
+from sandbox import run
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _GETFLAGS, _IMMUTABLE = 0x80086601, 0x10
@@ -243,6 +240,12 @@ class Machine(Case):
         self.image.mount()
         self.reboot()
 
+    def cut(self, daemon=True):
+        if self.product.process:
+            self.image.cut()  # before the daemon dies, and it under killat
+            self.end_daemon()
+        super().cut()
+
     # ---- programs under killat
 
     def ctl(self, *words, at=0, steps=0):
@@ -254,10 +257,13 @@ class Machine(Case):
         r = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         return r.returncode, (r.stdout + r.stderr).strip()
 
-    def count(self, *words):
-        """How many events it has; it must do what it is for."""
-        status, words = self.ctl(*words, at=1 << 30)
-        return self.orders["events"], status, words
+    def command_begin(self, *words):
+        """pmemlogctl in the background."""
+        argv = [self.product.ctl, "-c", self.product.config, *words]
+        p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+        self.box.children.append(p)
+        return p
 
     def traced_daemon(self, at=0, steps=0, wait=True):
         """The daemon under killat; its events count from the reading of its configuration."""
@@ -267,6 +273,37 @@ class Machine(Case):
             self.product.start(wait=wait)
         finally:
             self.product.wrap = []
+
+    def wait_ready_or_dead(self):
+        """True: the traced daemon decided everything; False: it was killed before."""
+        try:
+            self.product.wait_ready()
+            return True
+        except RuntimeError:
+            require(self.orders["hit"] == 1, "the daemon ended: exit %s",
+                    self.product.process.returncode)
+            self.product.kill()
+            return False
+
+    def wait_hit(self, seconds):
+        """False: the event has not come."""
+        end = time.monotonic() + seconds
+        while self.orders["hit"] == 0 and time.monotonic() < end:
+            if self.product.process.poll() is not None:
+                break
+            time.sleep(0.002)
+        return self.orders["hit"] == 1
+
+    def end_daemon(self):
+        """SIGKILL to the traced daemon, not to killat, which has gone only when nothing of it is left."""
+        if self.product.process:
+            if self.product.process.poll() is None:
+                try:
+                    os.kill(self.orders["pid"], signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                self.product.process.wait(timeout=20)
+            self.product.kill()
 
     # ---- what must hold
 
@@ -298,6 +335,10 @@ class Machine(Case):
                     found[os.path.relpath(path, self.image.path)] = f.read()
         return found
 
+    def control_files(self):
+        control = os.path.join(self.product.rundir, "control")
+        return os.listdir(control) if os.path.isdir(control) else []
+
     def left_over(self):
         """Words for what a complete recovery may not leave."""
         wrong = []
@@ -305,9 +346,8 @@ class Machine(Case):
             wrong.append("immutable: %s" % self.immutable())
         if self.marked():
             wrong.append("marks: %s" % self.marked())
-        control = os.path.join(self.product.rundir, "control")
-        if os.path.isdir(control) and os.listdir(control):
-            wrong.append("control files: %s" % os.listdir(control))
+        if self.control_files():
+            wrong.append("control files: %s" % self.control_files())
         return wrong
 
 
