@@ -99,6 +99,12 @@ static void make_printable(char *text, size_t n)
 
 static int check_hello(struct wire_hello *m, unsigned fds, const char **why)
 {
+	/* First: another version may know bits and rules for names that this one does not. */
+	if (m->version != CTL_VERSION) {
+		if (!wire_domain_name_ok(m->domain, sizeof(m->domain)))
+			m->domain[0] = '\0'; /* it goes to the journal */
+		return -EPROTONOSUPPORT;
+	}
 	if (fds != 0)
 		*why = "descriptors with HELLO";
 	else if (m->want & ~WIRE_WANT_LANE)
@@ -107,8 +113,6 @@ static int check_hello(struct wire_hello *m, unsigned fds, const char **why)
 		*why = "bad name of a domain (1 to 63 of A-Z a-z 0-9 _ . @ -)";
 	else if (!terminated(m->program, sizeof(m->program)))
 		*why = "program name without an end";
-	else if (m->version != CTL_VERSION)
-		return -EPROTONOSUPPORT;
 	if (*why)
 		return -EPROTO;
 	make_printable(m->program, sizeof(m->program));
