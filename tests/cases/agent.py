@@ -8,6 +8,7 @@ import os
 import pickle
 import socket
 import sys
+import threading
 
 libc = ctypes.CDLL(None, use_errno=True)
 maps = {}
@@ -53,6 +54,31 @@ def many(fd, blocks, size, first=0):
         os.pwrite(fd, block(n, size), n * size)
         os.fdatasync(fd)
     return first + blocks
+
+
+def alternate(fd, first, count, side):
+    """Writes first, first + 1, ...: 512 bytes at every other place of a block, each synced."""
+    m = aligned(512)
+    for n in range(first, first + count):
+        m[:] = block(n, 512)
+        os.pwritev(fd, [m], (n % 4 * 2 + side) * 512)
+        os.fdatasync(fd)
+
+
+def write_in_threads(fd, data, count):
+    """As many threads write one piece each, without a sync."""
+    threads = [threading.Thread(target=os.pwrite, args=(fd, data, i * len(data)))
+               for i in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def set_flags(fd, flags):
+    """fcntl(F_SETFL); what F_GETFL then says."""
+    fcntl.fcntl(fd, fcntl.F_SETFL, flags)
+    return fcntl.fcntl(fd, fcntl.F_GETFL)
 
 
 def block(n, size):

@@ -124,7 +124,7 @@ class Stamp:
     number = 0
 
     def __init__(self, case, first=0, threads=4, files=2, plan="mixed", sync="fdatasync", count=0,
-                 folder="", shimmed=True):
+                 folder="", shimmed=True, env=None):
         Stamp.number += 1
         self.case = case
         self.dir = os.path.join(case.image.path, folder)
@@ -136,7 +136,7 @@ class Stamp:
         with open(self.shared, "r+b") as f:
             self.map = mmap.mmap(f.fileno(), 4096 if 128 + 64 * 16 <= 4096 else 8192)
         self.program = find(default_builddir(), "stamp")
-        env = case.environment() if shimmed else dict(os.environ)
+        env = dict(case.environment() if shimmed else os.environ, **(env or {}))
         self.process = case.box.spawn(
             [self.program, "run", self.dir, self.shared, str(case.seed), str(first), str(threads),
              str(files), plan, sync, str(count)], log="stamp.log", env=env)
@@ -157,6 +157,9 @@ class Stamp:
 
     def acked_by(self, t):
         return struct.unpack_from("=Q", self.map, 136 + 16 * t)[0]
+
+    def signals(self):
+        return struct.unpack_from("=Q", self.map, 1672)[0]
 
     def slow_us(self, reset=False):
         n = struct.unpack_from("=Q", self.map, 48)[0]

@@ -22,11 +22,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -55,6 +57,7 @@ struct shared {
 	} thread[THREADS_MAX];
 	uint64_t cut;		     /* the test has stored floor[] */
 	uint64_t floor[THREADS_MAX]; /* acked just before the power cut */
+	uint64_t signals;	     /* taken, with STAMP_SIGNALS in the environment */
 };
 
 struct unit {
@@ -162,6 +165,37 @@ static int open_file(const char *dir, uint32_t file, int flags)
 	return open(path, flags | O_CLOEXEC, 0644);
 }
 
+static void on_signal(int sig)
+{
+	(void)sig;
+	__atomic_add_fetch(&sh->signals, 1, __ATOMIC_RELAXED);
+}
+
+/* One a millisecond to the process, and one to each thread in turn. */
+static void *signaller(void *arg)
+{
+	const pthread_t *id = arg;
+	const struct timespec ms = { 0, 1000000 };
+
+	for (uint32_t i = 0; !__atomic_load_n(&sh->stop, __ATOMIC_RELAXED); i++) {
+		(void)pthread_kill(id[i % sh->threads], SIGUSR1);
+		nanosleep(&ms, NULL);
+	}
+	return NULL;
+}
+
+static int send_signals(pthread_t *id)
+{
+	static const struct itimerval ms = { { 0, 1000 }, { 0, 1000 } };
+	const struct sigaction plain = { .sa_handler = on_signal };
+	const struct sigaction again = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	pthread_t own;
+
+	return sigaction(SIGUSR1, &plain, NULL) < 0 || sigaction(SIGALRM, &again, NULL) < 0 ||
+	       setitimer(ITIMER_REAL, &ms, NULL) < 0 ||
+	       pthread_create(&own, NULL, signaller, id) != 0;
+}
+
 static int run(const char *dir)
 {
 	pthread_t id[THREADS_MAX];
@@ -178,6 +212,8 @@ static int run(const char *dir)
 	for (uint32_t i = 0; i < sh->threads; i++)
 		if (pthread_create(&id[i], NULL, writer, (void *)(uintptr_t)(sh->first + i)) != 0)
 			return 1;
+	if (getenv("STAMP_SIGNALS") && send_signals(id))
+		return 1;
 	for (uint32_t i = 0; i < sh->threads; i++)
 		pthread_join(id[i], NULL);
 	return sh->error ? 1 : 0;
