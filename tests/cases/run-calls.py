@@ -53,6 +53,17 @@ def sync_by_another(c):
     after_cut(c, A * 4)
 
 
+def sync_by_another_thread(c):
+    """Threads write, each a piece of its own, none syncs; another one does, once."""
+    a, path = begin(c)
+    fd = a.open(path, os.O_RDWR | os.O_CREAT)
+    other = a.open(path, os.O_RDWR)
+    a.write_in_threads(fd, A, 16)
+    a.fdatasync(other)
+    c.accelerated()
+    after_cut(c, A * 16)
+
+
 def seen_and_synced(c):
     """A process is killed in the middle of a write. What another one then reads and syncs, it may build
     on (a database that restarts does): it must be there after a cut, record or not."""
@@ -176,6 +187,33 @@ def direct(c):
     after_cut(c, want)
 
 
+def direct_switched(c):
+    """O_DIRECT set and cleared by fcntl half-way: the program sees the flag that it set, each reader sees
+    each write, with aligned and odd ones in between, and none needs a sync while the flag is set."""
+    a, path = begin(c)
+    u = Agent(c, shimmed=False)
+    fd = a.open(path, os.O_RDWR | os.O_CREAT)
+    reader, straight = u.open(path, os.O_RDONLY), u.open(path, os.O_RDONLY | os.O_DIRECT)
+    want = bytearray(8 * 4096)
+    a.write_synced(fd, bytes(want), 0)
+    for n in range(24):
+        flags = os.O_DIRECT if n % 3 else 0
+        got = a.set_flags(fd, flags)
+        require(got & os.O_DIRECT == flags, "turn %d: F_GETFL says %o", n, got)
+        data, at = block(n), n % 8 * 4096
+        a.direct_write(fd, data, at)
+        want[at:at + 4096] = data
+        if not flags:
+            a.pwrite(fd, b"odd", at + 777)
+            want[at + 777:at + 780] = b"odd"
+        for what, have in (("pread", u.pread(reader, len(want), 0)),
+                           ("O_DIRECT", u.direct_read(straight, len(want), 0)),
+                           ("its own", a.direct_read(fd, len(want), 0))):
+            require(have == want, "turn %d: %s is behind", n, what)
+    c.accelerated()
+    after_cut(c, bytes(want))
+
+
 def direct_in_bypass(c):
     """The same without a daemon and with a full lane: a direct write without a sync counts on the disk."""
     a, path = begin(c, lane_size="1MiB", reconnect_timeout="200ms")
@@ -233,5 +271,6 @@ def readers(c):
 
 
 if __name__ == "__main__":
-    sys.exit(main([sync_by_another, seen_and_synced, passed_on, inherited, sync_of_others, mapped, direct, direct_in_bypass, dsync_in_bypass,
+    sys.exit(main([sync_by_another, sync_by_another_thread, seen_and_synced, passed_on, inherited,
+                   sync_of_others, mapped, direct, direct_switched, direct_in_bypass, dsync_in_bypass,
                    readers]))

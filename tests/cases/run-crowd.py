@@ -16,17 +16,24 @@ def narrow(c):
     room must not go on with a place that he took before."""
     r = random.Random(c.seed)
     c.begin(lane_size="1MiB", destage_age="20ms", bypass_size="64KiB")
-    c.fault.set(sync_sleep_ms=20)
-    s = Stamp(c, threads=64, files=3, plan="wide")
-    time.sleep(r.uniform(3, 4))
-    s.fine()
-    d = c.status()
-    require(d["full_waits"] > 0 and d["wraps"] > 0, "never full or never wrapped: %s", d)
-    c.cut()
-    # by the records themselves: each stands where the one before ends, and names it
-    require(c.live() > 0, "nothing is live, so nothing is shown")
-    c.recover()
-    return "%d acked, %d waits" % (c.check(), d["full_waits"])
+    live = acked = 0
+    for turn in range(2):
+        small = Stamp(c, threads=32, files=16, folder="r%d" % turn)
+        time.sleep(r.uniform(1.5, 2))  # as quick as they can: for each lock, somebody waits
+        s = Stamp(c, first=32, threads=32, files=16, plan="wide", folder="r%d" % turn)
+        c.fault.set(sync_sleep_ms=5)
+        time.sleep(r.uniform(1, 1.5))
+        small.fine()
+        s.fine()
+        d = c.status()
+        require(d["full_waits"] > 0 and d["wraps"] > 0, "never full or never wrapped: %s", d)
+        c.cut()
+        live += c.live()
+        c.recover()
+        acked += c.check()
+        c.stamps = []
+    require(live > 0, "nothing was live at either cut, so nothing is shown")
+    return "%d acked, %d waits" % (acked, d["full_waits"])
 
 
 def pieces(c):
