@@ -7,7 +7,7 @@
  * All processes map a pool file as ever and see each other's stores at once. Beside it, in the folder
  * that PMEMLOGD_SIM names, lies its shadow, mapped by all of them, too: what is certainly durable, and for
  * each line its content when it was last copied or flushed, and by which thread. A drain makes exactly
- * its own thread's lines durable. tests/support/simcut.c makes of the three what a power cut could leave.
+ * its own thread's lines durable; while a file `hold` lies in the folder, drains wait. tests/support/simcut.c makes of the three what a power cut could leave.
  */
 
 #include <stdbool.h>

@@ -67,6 +67,9 @@ class Image:
     def plan(self, seed):
         """Nothing here is by chance."""
 
+    def before_cut(self):
+        """Nothing to prepare."""
+
     def sync(self):
         run(["sync", "-f", self.path])
 

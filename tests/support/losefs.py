@@ -5,6 +5,7 @@ import fcntl
 import os
 import random
 import subprocess
+import time
 
 from sandbox import ROOT, die_with_parent, run, skip
 from product import find
@@ -39,7 +40,7 @@ class LoseFs:
     kinds: what a cut leaves of the file system and of the pool, and which rule its names follow, each
     by the seed of plan(); forced(...) for controls."""
 
-    def __init__(self, box, builddir, name="disk"):
+    def __init__(self, box, builddir, name="disk", rule=None):
         if not os.path.exists("/dev/fuse"):
             skip("no /dev/fuse")
         self.box = box
@@ -49,14 +50,14 @@ class LoseFs:
         self.process = None
         self.product = None  # whose pool is cut with it
         self.dead = False
-        self.force = {}
+        self.force = {"rule": rule}
         self.said = ""
         self.rule = None
         self.plan(0)
 
     def forced(self, **kinds):
         """fs=, pool=, rule=: not by the seed."""
-        self.force = kinds
+        self.force.update(kinds)
 
     def plan(self, seed):
         """How the next cuts will be, and by which rule names last until then."""
@@ -92,6 +93,12 @@ class LoseFs:
         """What syncfs does elsewhere."""
         self.tell("sync")
 
+    def before_cut(self):
+        """To be called while all still run: every other cut finds somebody between store and drain."""
+        if self.product and self.chance.random() < 0.5:
+            with open(os.path.join(self.product.shadows, "hold"), "w"):
+                time.sleep(self.chance.uniform(0.001, 0.02))
+
     def cut(self):
         """Power off: first the file system, which answers nobody from now on, then the pool. Who works on
         them must stand still already, and must be killed right afterwards. A record can then not have been
@@ -103,6 +110,9 @@ class LoseFs:
         self.dead = True
         self.said = "names %s, files %s, pool %s" % (self.rule, fs, pool)
         if self.product:
+            hold = os.path.join(self.product.shadows, "hold")
+            if os.path.exists(hold):
+                os.unlink(hold)
             self.said += ", " + run([self.simcut, self.product.shadows, self.product.pool, pool,
                                      str(seed)]).strip()
 

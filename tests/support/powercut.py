@@ -72,7 +72,7 @@ class Campaign:
     LANES = ("1MiB", "2MiB", "1MiB", "4MiB", "16MiB")
 
     def __init__(self, box, builddir, fs="ext4", seed=1, mode="pmemlogd", recover=True, lie=False,
-                 clients=4, group=5, sizes=None, library=True, no_drain=False):
+                 clients=4, group=5, sizes=None, library=True, no_drain=False, names="journal"):
         self.box = box
         self.seed, self.mode, self.recover, self.clients = seed, mode, recover, clients
         self.group = group if recover else 1
@@ -81,7 +81,7 @@ class Campaign:
         lossy = fs == "losefs"
         if lossy:
             builddir = simdir(builddir)
-        self.image = LoseFs(box, builddir) if lossy else Image(box, fs)
+        self.image = LoseFs(box, builddir, rule=names) if lossy else Image(box, fs)
         self.datadir = os.path.join(self.image.path, "mariadb")
         self.template = mariadb.prepare(box, "template", load.TABLES)
         self.product = None
@@ -193,6 +193,7 @@ class Campaign:
         fsync that is under way while FS_IOC_SHUTDOWN runs may return 0 with nothing durable (plain
         write and fsync, without us: seen in 1 of 60 cuts on ext4, 5 of 60 on xfs), and whoever
         goes on for a moment would act on it. No power cut lets it."""
+        self.image.before_cut()
         self.cut_at = time.monotonic_ns()
         victims = [p for p in (self.product and self.product.process,
                                self.server and self.server.process) if p]
