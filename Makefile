@@ -9,7 +9,7 @@ MESON_OPTIONS ?=
 export BUILD
 export BUILDDIR := $(abspath $(BUILD))
 
-.PHONY: all configure test test-quick demo crash coherence mutants models campaign \
+.PHONY: all configure test test-quick demo crash coherence pool-faults mutants models campaign \
 	bench-check lint test-sanitize install clean help
 
 all: configure
@@ -23,6 +23,7 @@ help:
 	@echo 'make crash          every crash state of the store path, compared with a model'
 	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
 	@echo 'make killed         killed at every system call, run again: 15 minutes'
+	@echo 'make pool-faults    every field of the pool damaged, every page, the folder as a whole; 30 minutes'
 	@echo 'make mutants        do the tests notice each broken rule?'
 	@echo 'make models         the shared rules as Promela models, checked exhaustively; under a minute'
 	@echo 'make campaign       power cuts by the thousand, HOURS=h (1); reports in tests/reports/'
@@ -63,6 +64,9 @@ killed: all
 
 campaign: all
 	@tests/campaign --hours $(or $(HOURS),1)
+
+pool-faults: all
+	@tests/pool/run
 
 mutants: all
 	@tests/mutants/run

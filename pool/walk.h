@@ -29,23 +29,14 @@ void walk_begin(struct walk *w, const struct lane *l, uint64_t tail, uint32_t ch
  * walk stopped. Never goes beyond tail + ring_size. */
 int walk_next(struct walk *w, struct record_header *ret);
 
-enum walk_verdict {
-	WALK_CLEAN = 0,	  /* ends at the head, or at a torn tail: all acknowledged records seen */
-	WALK_DAMAGED = 1, /* an acknowledged record is damaged: quarantine */
-};
-
-/*
- * Judges a walk that stopped at w->position without a limit. Damaged if a valid record with
- * `drained` above the position stands later in the ring, if the heartbeat's head lies beyond it, or
- * if the two tails differ and nothing was found from either. ret_why (static text) says which.
- */
-enum walk_verdict walk_judge(const struct walk *w, bool tails_differ, bool empty,
-			     const char **ret_why);
-
 /*
  * Finds the head after a power cut: reads the tail candidates, walks from each, takes the first that
  * is valid, judges. On 0 *ret stands at the head with tail and chain set, *ret_tail_chain is the
- * chain at its tail. -EBADMSG: damaged (ret_why). The caller guards against SIGBUS.
+ * chain at its tail. -EBADMSG: an acknowledged record is damaged, ret_why (static text) says by what it
+ * shows: a valid record with `drained` above the position stands later in the ring; the heartbeat's
+ * head lies beyond it; the two tails differ and nothing was found from either; nothing was found and the
+ * records that were trimmed, or the lack of them, say that the tail is not the lane's. The caller guards
+ * against SIGBUS.
  */
 int walk_find_head(const struct lane *l, struct walk *ret, uint32_t *ret_tail_chain,
 		   const char **ret_why);
