@@ -10,6 +10,8 @@
 #include "base/sys.h"
 #include "daemon/recover/recovery.h"
 
+#define SYNC_TRIES 2
+
 /* Through libc's functions: tests put faults between by LD_PRELOAD. */
 
 struct replay {
@@ -123,9 +125,11 @@ static int open_all(struct replay *s)
 	return 0;
 }
 
+/* Every file is synced, whatever the others say: each hears of its old errors, and only once. */
 static int sync_all(struct replay *s)
 {
 	struct recovery *r = s->r;
+	int result = 0;
 
 	for (size_t i = 0; i < r->plan.n_files; i++) {
 		struct recovery_file *f = &r->files[i];
@@ -135,11 +139,31 @@ static int sync_all(struct replay *s)
 		/* Also where nothing was written: what an earlier, crashed replay wrote may be in the
 		 * page cache only. After a failure nothing is trimmed, and the next run writes anew. */
 		if (fdatasync(f->fd) < 0)
-			return fail(s, f, "fdatasync", -errno);
+			result = fail(s, f, "fdatasync", -errno);
 		if (r->options->progress)
 			r->options->progress(r->options->arg, s->done, r->plan.bytes);
 	}
-	return 0;
+	return result;
+}
+
+/*
+ * Two tries: the kernel keeps an error of its write-back for whoever syncs next, so the first sync may
+ * report one from before the replay (the disk failed, the daemon died, the disk is well again). A failed
+ * sync is never just tried again: all is written anew first.
+ */
+static int write_and_sync(struct replay *s)
+{
+	struct recovery *r = s->r;
+	int result = -EIO;
+
+	for (int i = 0; i < SYNC_TRIES && result < 0; i++) {
+		s->done = s->told = 0;
+		result = plan_each(&r->plan, &r->lane, replay_record, s);
+		if (result < 0)
+			return result;
+		result = sync_all(s);
+	}
+	return result;
 }
 
 static void close_all(struct recovery *r)
@@ -159,9 +183,7 @@ enum replay_outcome replay_run(struct recovery *r, char *why, size_t n)
 	(void)snprintf(why, n, "the lane changed while it was replayed");
 	result = open_all(&s);
 	if (result == 0)
-		result = plan_each(&r->plan, &r->lane, replay_record, &s);
-	if (result == 0)
-		result = sync_all(&s);
+		result = write_and_sync(&s);
 	close_all(r);
 	if (result == 0)
 		return REPLAY_DONE;

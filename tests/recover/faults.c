@@ -122,7 +122,22 @@ static void test_error_in_replay(void **state)
 static void test_error_in_sync(void **state)
 {
 	(void)state;
-	broken(FAULT_FDATASYNC, 1);
+	broken(FAULT_FDATASYNC_ALL, 1);
+}
+
+/* The kernel reports an error of its write-back to whoever syncs next, be it from before the replay. */
+static void test_old_error_in_sync(void **state)
+{
+	(void)state;
+	world_file(&w, 1, "binlog", 'b', 4096);
+	world_write(&w, 0, 0, 'x', 512);
+	world_write(&w, 1, 512, 'y', 512);
+	fault_set(FAULT_FDATASYNC, 1, 5 /* EIO */);
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_CLEAN);
+	fault_set(FAULT_NONE, 0, 0);
+	assert_true(world_holds(w.files[0].path, 0, 'x', 512));
+	assert_true(world_holds(w.files[1].path, 512, 'y', 512));
+	assert_clean();
 }
 
 static void test_error_at_open(void **state)
@@ -407,15 +422,25 @@ static void test_unsafe_shutdown(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_no_space_first),	     T(test_error_in_replay),
-		T(test_error_in_sync),	     T(test_error_at_open),
-		T(test_few_descriptors),     T(test_apply_not_mounted),
-		T(test_foreign_immutable),   T(test_discard),
-		T(test_discard_not_mounted), T(test_damage_middle),
-		T(test_damage_heartbeat),    T(test_damage_header),
-		T(test_damage_cut_off),	     T(test_damage_gone),
-		T(test_discard_poison),	     T(test_lines),
-		T(test_unknown_type),	     T(test_not_dax),
+		T(test_no_space_first),
+		T(test_error_in_replay),
+		T(test_error_in_sync),
+		T(test_error_at_open),
+		T(test_old_error_in_sync),
+		T(test_few_descriptors),
+		T(test_apply_not_mounted),
+		T(test_foreign_immutable),
+		T(test_discard),
+		T(test_discard_not_mounted),
+		T(test_damage_middle),
+		T(test_damage_heartbeat),
+		T(test_damage_header),
+		T(test_damage_cut_off),
+		T(test_damage_gone),
+		T(test_discard_poison),
+		T(test_lines),
+		T(test_unknown_type),
+		T(test_not_dax),
 		T(test_unsafe_shutdown),
 	};
 

@@ -63,6 +63,10 @@ void fault_set(enum fault which, unsigned n, int error)
 
 static bool fails(enum fault which)
 {
+	if (which == FAULT_FDATASYNC && fault == FAULT_FDATASYNC_ALL) {
+		errno = fault_error;
+		return true;
+	}
 	if (fault != which || fault_in == 0 || --fault_in > 0)
 		return false;
 	errno = fault_error;
