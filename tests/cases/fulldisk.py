@@ -6,28 +6,11 @@ tmpfs is filled, so that the loop device fails each write to them, and the journ
 The kernel then does what it does on every failing disk: the error is reported once to each open
 description, and the pages are clean from there on, though no disk has them. find() ends it.
 """
-import array
-import fcntl
 import os
-import struct
 
+from extents import extents
 from fsimage import MKFS, Image
 from sandbox import run
-
-_FIEMAP = 0xC020660B
-
-
-def extents(path):
-    """(byte offset on the device, bytes) of all of a file's data, without syncing it."""
-    head = struct.Struct("=QQIIII")
-    extent = struct.Struct("=QQQQQIIII")
-    buffer = array.array("B", bytes(head.size + 256 * extent.size))
-    head.pack_into(buffer, 0, 0, 1 << 62, 0, 0, 256, 0)
-    with open(path, "rb") as f:
-        fcntl.ioctl(f.fileno(), _FIEMAP, buffer)
-    n = head.unpack_from(buffer, 0)[3]
-    found = [extent.unpack_from(buffer, head.size + i * extent.size) for i in range(n)]
-    return [(e[1], e[2]) for e in found]
 
 
 class LosingDisk(Image):

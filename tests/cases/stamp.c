@@ -2,7 +2,7 @@
 /*
  * A plain POSIX program that writes, and a checker of what it wrote.
  *
- *	stamp run DIR SHARED SEED FIRST THREADS FILES PLAN SYNC [COUNT]
+ *	stamp run DIR SHARED SEED FIRST THREADS FILES PLAN SYNC [COUNT [PAUSE]]
  *	stamp check DIR SHARED
  *
  * Thread t (FIRST and up) has 64 KiB of its own in each of DIR/log.0, log.1, ... Which units of 64
@@ -11,7 +11,7 @@
  * before the call, `acked` after the sync has returned.
  *
  * PLAN: mixed, overlap (a block, then its first and last 512 bytes, again and again), wide (64 B to
- * 64 KiB). SYNC: fdatasync (after each write), dsync (O_DSYNC).
+ * 64 KiB). SYNC: fdatasync (after each write), dsync (O_DSYNC). PAUSE: microseconds after each.
  *
  * check: the files must be what the first k writes of each thread leave, in order, with k = acked;
  * units of later writes that were issued may be there, too. Anything else is older than an
@@ -74,6 +74,7 @@ struct piece {
 
 static struct shared *sh;
 static int fds[FILES_MAX];
+static useconds_t pause_us;
 
 static uint64_t hash(uint64_t a, uint64_t b, uint64_t c)
 {
@@ -153,6 +154,8 @@ static void *writer(void *arg)
 		__atomic_store_n(&sh->thread[t].acked, n, __ATOMIC_SEQ_CST);
 		if (took > __atomic_load_n(&sh->slow_us, __ATOMIC_RELAXED))
 			__atomic_store_n(&sh->slow_us, took, __ATOMIC_RELAXED);
+		if (pause_us)
+			usleep(pause_us);
 	}
 	return NULL;
 }
@@ -317,6 +320,7 @@ int main(int argc, char **argv)
 						   : MIXED;
 	sh->dsync = strcmp(argv[9], "dsync") == 0;
 	sh->count = argc > 10 ? strtoul(argv[10], NULL, 0) : 0;
+	pause_us = argc > 11 ? (useconds_t)atoi(argv[11]) : 0;
 	if (sh->first + sh->threads > THREADS_MAX || sh->files > FILES_MAX)
 		return 2;
 	return run(argv[2]);

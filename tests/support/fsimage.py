@@ -33,17 +33,21 @@ class Image:
         self.fd = -1
         self.size = size
         self.said = ""  # how the last cut was
+        self.mkfs = MKFS[fs]
 
     def make(self):
         """A fresh, empty file system, mounted."""
         if self.fd >= 0:
             self.umount()
+        self.wipe()
+        run(self.mkfs + [self.file])
+        self.mount()
+
+    def wipe(self):
         if os.path.exists(self.file):
             os.unlink(self.file)  # truncating in place would keep the old blocks' cost
         with open(self.file, "wb") as f:
             f.truncate(self.size)
-        run(MKFS[self.fs] + [self.file])
-        self.mount()
 
     def mount(self):
         # Direct I/O: a flush of this file system is a flush of the disk below, without a second
