@@ -39,10 +39,32 @@ static void failing_set(struct domain_file *df, bool failing)
 	atomic_store_relaxed(&df->failing, failing);
 }
 
+/* The file fails: shown, and tried again in a while. */
+static int file_fails(struct domain *d, struct domain_file *df, const char *what, const char *why)
+{
+	bool first = !df->failing;
+
+	failing_set(df, true);
+	df->backoff_ns = min_of(max_of(2 * df->backoff_ns, RETRY_MIN_NS), RETRY_MAX_NS);
+	df->retry_ns = now_monotonic_ns() + df->backoff_ns;
+	pthread_mutex_lock(&d->lock);
+	d->destage_errors++;
+	pthread_mutex_unlock(&d->lock);
+	domain_error_set(d,
+			 "%s: %s: %s; the data is safe in the pool and the file is healed and "
+			 "synced again",
+			 df->entry.path, what, why);
+	if (first) {
+		log_event(LOG_ERR, LOG_ID_DEGRADED, d->name, df->entry.path,
+			  "%s: %s; the data is safe in the pool, trying again", what, why);
+		domain_notify(d);
+	}
+	return -EAGAIN;
+}
+
 /* A sync or heal of one file failed. Never just tried again: the kernel may have dropped the pages. */
 static int file_failed(struct domain *d, struct domain_file *df, int error, const char *what)
 {
-	bool first = !df->failing;
 	struct ctl_cell cell;
 	int fd;
 
@@ -78,23 +100,7 @@ static int file_failed(struct domain *d, struct domain_file *df, int error, cons
 		df->open_head = cell.head;
 	}
 
-	failing_set(df, true);
-	df->backoff_ns = min_of(max_of(2 * df->backoff_ns, RETRY_MIN_NS), RETRY_MAX_NS);
-	df->retry_ns = now_monotonic_ns() + df->backoff_ns;
-	pthread_mutex_lock(&d->lock);
-	d->destage_errors++;
-	pthread_mutex_unlock(&d->lock);
-	domain_error_set(d,
-			 "%s: %s: %s; the data is safe in the pool and the file is healed and "
-			 "synced again",
-			 df->entry.path, what, error_words(error));
-	if (first) {
-		log_event(LOG_ERR, LOG_ID_DEGRADED, d->name, df->entry.path,
-			  "%s: %s; the data is safe in the pool, trying again", what,
-			  error_words(error));
-		domain_notify(d);
-	}
-	return -EAGAIN;
+	return file_fails(d, df, what, error_words(error));
 }
 
 /* Writes the newest live payload of each byte again. *ret_degraded: the counter before it. */
@@ -199,8 +205,8 @@ static int file_durable(struct domain *d, struct domain_file *df, uint64_t head,
 		return 0;
 	if (!all && now_monotonic_ns() < df->retry_ns)
 		return -EAGAIN;
-	if (df->fd < 0)
-		return -EAGAIN;
+	if (df->fd < 0) /* opened again by registry_tick, each second */
+		return file_fails(d, df, "cannot be opened", identity_words(df->found));
 
 	if (all && w.op) {
 		struct file_ref ref;

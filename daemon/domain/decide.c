@@ -173,9 +173,7 @@ static int resume_file(struct domain *d, uint32_t catalog, const struct pool_fil
 
 	if (r != IDENTITY_OK)
 		log_msg(LOG_WARNING, d->name, "%s: cannot be opened: %s", e->path,
-			r == IDENTITY_STALE	    ? "no such file any more"
-			: r == IDENTITY_NOT_MOUNTED ? "its file system is not mounted here"
-						    : strerror(-r));
+			identity_words(r));
 	df = calloc(1, sizeof(*df));
 	if (!df) {
 		if (fd >= 0)
@@ -183,6 +181,7 @@ static int resume_file(struct domain *d, uint32_t catalog, const struct pool_fil
 		return -ENOMEM;
 	}
 	df->fd = r == IDENTITY_OK ? fd : -1;
+	df->found = r;
 	df->gone = r == IDENTITY_STALE && (e->flags & POOL_FILE_UNLINKED || unlinked(d, index));
 	df->id = e->id;
 	df->index = (uint32_t)index;

@@ -52,6 +52,7 @@ static int incarnation_end(struct domain *d)
 
 bool sessions_end(struct domain *d, bool at_once)
 {
+	struct domain_request *flushes;
 	int r;
 
 	if (!at_once && now_monotonic_ns() < d->grace_ns)
@@ -79,9 +80,17 @@ bool sessions_end(struct domain *d, bool at_once)
 	/* The closed control file stays until recovery has brought it to an end: it tells the next
 	 * daemon that these records have no sessions. */
 	log_msg(LOG_WARNING, d->name, "last session ended and could not be destaged: recovery");
+	flushes = d->flushes;
+	d->flushes = NULL;
 	detach(d);
 	registry_forget_all(d);
 	(void)domain_recover(d, false, false, NULL);
+	/* Who asked for a flush before the end hears what has become of it, not that we let go. */
+	d->flushes = flushes;
+	if (d->state == STATE_OK)
+		destage_flushes_end(d, 0, NULL);
+	else
+		destage_flushes_end(d, -EBUSY, d->reason);
 	return true;
 }
 

@@ -43,7 +43,8 @@ struct domain_file {
 	uint64_t id;
 	uint32_t index;		/* in the control file */
 	uint32_t catalog;	/* in the catalog */
-	int fd;			/* our own description; -1: not to be had, error says why */
+	int fd;			/* our own description; -1: not to be had, found says why */
+	int found;		/* identity_open's last answer */
 	uint64_t open_head;	/* head when it was opened, or reopened after an error */
 	uint64_t durable_below; /* the file's records below are durable in it, by our own sync */
 	uint64_t retry_ns;	/* CLOCK_MONOTONIC; not tried before, after a failure */
@@ -218,6 +219,8 @@ void registry_forget_all(struct domain *d);
 
 /* Each second: unlinked files go, tokens, files that may leave bypass. 0 or -EFAULT. */
 int registry_tick(struct domain *d);
+/* What identity_open's answer means, for people. */
+const char *identity_words(int found);
 /* ctime of every file anew, after the clock was set. */
 void registry_clock_step(struct domain *d);
 /* ---- registry.c again ------------------------------------------------------------------------- */

@@ -15,6 +15,18 @@
 #include "pool/dir/register.h"
 #include "pool/guard.h"
 
+const char *identity_words(int found)
+{
+	switch (found) {
+	case IDENTITY_STALE:
+		return "no such file any more";
+	case IDENTITY_NOT_MOUNTED:
+		return "its file system is not mounted here";
+	default:
+		return strerror(-found);
+	}
+}
+
 static int entry_clear(const struct domain *d, const struct domain_file *df)
 {
 	/* Release: nothing that we did with the entry comes after a session finds it free. */
@@ -133,6 +145,7 @@ static int tick_file(struct domain *d, struct domain_file *df)
 		int fd = -1;
 
 		r = identity_open(&df->entry, O_RDWR, &fd);
+		df->found = r;
 		/* Stale without an UNLINK proves nothing: its records stay. */
 		df->gone =
 			r == IDENTITY_STALE && (w.unlinked || df->entry.flags & POOL_FILE_UNLINKED);

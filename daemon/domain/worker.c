@@ -80,6 +80,7 @@ void domain_error_set(struct domain *d, const char *format, ...)
 
 void domain_fault(struct domain *d, const char *why)
 {
+	destage_flushes_end(d, -EBUSY, why);
 	/* Our slot ends with the descriptor: whatever lock we hold there counts as a dead owner's. */
 	detach(d);
 	registry_forget_all(d);
