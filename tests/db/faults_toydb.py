@@ -59,14 +59,14 @@ class Toy:
         except OSError:
             return []
 
-    def writers(self, shimmed=True, pause_us=PAUSE_US):
+    def writers(self, shimmed=True, pause_us=PAUSE_US, threads=THREADS):
         """Writers whose files have their blocks on the disk, all of them known to it."""
         for i in range(FILES):  # whole from the start: a fault hits data, not the allocation
             with open(self.c.path("log.%d" % i), "wb") as f:
                 f.write(bytes(THREADS * 64 << 10))
                 f.flush()
                 os.fsync(f.fileno())
-        self.stamp = Stamp(self.c, threads=THREADS, files=FILES, shimmed=shimmed, pause_us=pause_us)
+        self.stamp = Stamp(self.c, threads=threads, files=FILES, shimmed=shimmed, pause_us=pause_us)
         self.disk.watch(self.logs)
         if shimmed:
             self.stamp.moves(by=100)
@@ -354,17 +354,29 @@ def broken(t, fault):
 
 # ---- a slow one ------------------------------------------------------------------------------------
 
+def pace(stamp, seconds):
+    """Commits/s over the time, and the longest that a writer stood still: also one that still does."""
+    begin = time.monotonic()
+    last = [(stamp.acked_by(i), begin) for i in range(stamp.threads)]
+    longest, first = 0, stamp.acked()
+    now = begin
+    while now < begin + seconds:
+        time.sleep(0.02)
+        now = time.monotonic()
+        for i, (n, since) in enumerate(last):
+            longest = max(longest, now - since)
+            if stamp.acked_by(i) != n:
+                last[i] = (stamp.acked_by(i), now)
+    return (stamp.acked() - first) / (now - begin), longest
+
+
 def slow(t, fault):
     t.begin()
-    t.writers(shimmed=False)
+    t.writers(shimmed=False, threads=1)  # as a database's log: one at a time
     t.stamp.moves(by=100)
     t.disk.order(**fault.orders)
     time.sleep(1)
-    t.stamp.slow_us(reset=True)
-    before = t.stamp.acked()
-    time.sleep(fault.seconds)
-    plain = t.stamp.slow_us() / 1e6
-    plain_rate = (t.stamp.acked() - before) / fault.seconds
+    plain_rate, plain = pace(t.stamp, fault.seconds)
     t.stamp.stopping()
     t.end()
     require(plain >= 1, "the disk is not slow: %.3f s", plain)
@@ -372,16 +384,13 @@ def slow(t, fault):
     for lane in ("64MiB", "1MiB"):
         t.begin(lane_size=lane)
         # the small one is to run full within a second
-        t.writers(pause_us=PAUSE_US if lane != "1MiB" else 0)
-        t.stamp.slow_us(reset=True)
+        t.writers(pause_us=PAUSE_US if lane != "1MiB" else 0, threads=1)
         t.disk.order(**fault.orders)
-        begin, commits = time.monotonic(), t.stamp.acked()
-        time.sleep(fault.seconds)
-        longest = t.stamp.slow_us() / 1e6
-        rate = (t.stamp.acked() - commits) / (time.monotonic() - begin)
+        rate, longest = pace(t.stamp, fault.seconds if lane == "64MiB" else 2 * fault.seconds)
         d = t.c.status()
-        # a step that has begun ends, and one of its own: two of what the disk alone takes
-        require(longest < 2 * plain + 2, "lane of %s: a commit waited %.2f s, the disk alone %.2f s",
+        # A full lane and a sync of the daemon that takes longer than a second: that second, RULE F's
+        # sync and the program's own, each behind the daemon's perhaps. Once; then the disk's pace.
+        require(longest < 3 * plain + 3, "lane of %s: a commit waited %.2f s, the disk alone %.2f s",
                 lane, longest, plain)
         if lane == "64MiB":
             require(not d["full_waits"], "the lane ran full, which is the other half of this test")
@@ -391,7 +400,7 @@ def slow(t, fault):
             t.notes["with_room"] = "%.0f/s, longest %.2f s" % (rate, longest)
         else:
             require(d["full_waits"], "the lane did not run full")
-            require(t.stamp.acked() > commits, "no commit")
+            require(rate > 0, "no commit")
             t.notes["full"] = "%.0f/s, longest %.2f s, disk alone %.1f/s, %.2f s" % (
                 rate, longest, plain_rate, plain)
         t.stamp.fine()
@@ -505,8 +514,9 @@ def replayed_twice(t, fault):
         status, words = c.product.gate()
         require(status != 0, "%s: gate says yes though the replay has failed", at)
         d = c.status()
-        require(d["state"] == "quarantined" and "log." in d["reason"], "%s: %s: %s", at, d["state"],
-                d["reason"])
+        # held where the file system gave up before the first byte, which the journal decides
+        states = ("quarantined",) if at == "write" else ("quarantined", "held")
+        require(d["state"] in states and "log." in d["reason"], "%s: %s: %s", at, d["state"], d["reason"])
         require(c.flush()[0] != 0, "%s: flush says yes though the replay has failed", at)
         r = c.product.command("recover", "--apply", "--yes=" + DOMAIN, DOMAIN)
         require(r.returncode != 0, "%s: recover --apply says yes while the disk fails", at)
