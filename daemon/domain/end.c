@@ -100,7 +100,9 @@ void request_gate(struct domain *d, struct domain_request *r)
 		request_done(r, -EBUSY, 1, "database still running");
 		return;
 	}
-	if (d->state == STATE_HELD)
+	/* A quarantine stands; but a file that could not be made immutable then (read-only, not mounted)
+	 * may be within reach now. */
+	if (d->state == STATE_HELD || d->state == STATE_QUARANTINED)
 		domain_decide(d);
 	if (d->attached)
 		request_done(r, -EBUSY, 1, "database still running");

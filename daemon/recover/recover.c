@@ -37,7 +37,11 @@ static int verdict(struct recovery *r, enum pool_verdict v, const char *format, 
 	va_end(args);
 	if (r->options->dry_run)
 		return 0;
-	/* What --apply has overruled stays so over a hold; a new quarantine asks again. */
+	/*
+	 * A new quarantine asks again. A hold keeps the word that --apply was given, so that the next replay
+	 * covers and takes off the attributes that this one left; but only under VERDICT_REPLAY does that
+	 * word overrule a row (facts_judge): after a hold every file has to pass by itself.
+	 */
 	if (v == VERDICT_QUARANTINED)
 		d->flags &= ~POOL_DOMAIN_APPLIED;
 	d->verdict = v;

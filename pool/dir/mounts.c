@@ -127,6 +127,7 @@ int mount_find(const uint8_t uuid[16], int *ret_fd)
 	cleanup_close int found = -1;
 	unsigned major = 0, minor = 0;
 	bool read_only = false;
+	int unknown = 0; /* a file system that does not answer could be the one */
 	size_t n = 0;
 
 	if (!f)
@@ -146,6 +147,8 @@ int mount_find(const uint8_t uuid[16], int *ret_fd)
 		/* Our own shortage does not mean that it is not mounted. */
 		if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM)
 			return fd;
+		if (fd == -EIO || fd == -EUCLEAN)
+			unknown = fd;
 		if (fd < 0 || identity_fs_uuid(fd, id) < 0 || memcmp(id, uuid, sizeof(id)) != 0)
 			continue;
 		if (found >= 0 && (m.major != major || m.minor != minor))
@@ -159,7 +162,7 @@ int mount_find(const uint8_t uuid[16], int *ret_fd)
 	if (ferror(f))
 		return -EIO;
 	if (found < 0)
-		return MOUNT_NONE;
+		return unknown < 0 ? unknown : MOUNT_NONE;
 	*ret_fd = take_fd(found);
 	return MOUNT_OK;
 }
