@@ -9,7 +9,7 @@ MESON_OPTIONS ?=
 export BUILD
 export BUILDDIR := $(abspath $(BUILD))
 
-.PHONY: all configure test test-quick demo crash coherence pool-faults mutants models campaign \
+.PHONY: all configure test test-quick demo crash coherence pool-faults mutants mutants-persist models campaign \
 	bench-check lint test-sanitize install clean help
 
 all: configure
@@ -20,10 +20,11 @@ help:
 	@echo 'make test           packages if missing, build, every test (root: power cuts mount loop devices)'
 	@echo 'make test-quick     the meson tests alone'
 	@echo 'make demo           MariaDB with and without pmemlogd, a power cut, the proof; as root'
-	@echo 'make crash          every crash state of the store path, compared with a model'
+	@echo 'make crash          every crash state of the store path, compared with a model; STATES=n (a million: 1 minute)'
 	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
 	@echo 'make killed         killed at every system call, run again: 15 minutes'
 	@echo 'make pool-faults    every field of the pool damaged, every page, the folder as a whole; 30 minutes'
+	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ taken away, one at a time: 15 minutes'
 	@echo 'make mutants        do the tests notice each broken rule?'
 	@echo 'make models         the shared rules as Promela models, checked exhaustively; under a minute'
 	@echo 'make campaign       power cuts by the thousand, HOURS=h (1); reports in tests/reports/'
@@ -67,6 +68,8 @@ campaign: all
 
 pool-faults: all
 	@tests/pool/run
+mutants-persist: all
+	@tests/mutants/persist
 
 mutants: all
 	@tests/mutants/run

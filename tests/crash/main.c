@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * pmemlogd-crash [--states N] [--seconds S] [--seed N [--at STEP]] [--trace]
+ * pmemlogd-crash [--states N] [--seconds S] [--kind NAME] [--offset N] [--seed N [--at STEP]] [--trace]
  *
- * Every state that a power cut can leave, checked against a model. --states: how many recoveries
- * (default 300000). --seed: one run; --at: one step of it; --offset: other runs. Last line:
- * `states N failures N`; exit 1 if anything failed.
+ * Every state that a power cut can leave, checked against a model. --states: how many recoveries (default
+ * 300000). --kind: only that one of the kinds in sequence.h. --offset: other runs. --seed: one run; --at: one
+ * step of it. Last line: `states N failures N`; exit 1 if anything failed.
  */
 
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/crash/check.h"
 #include "tests/crash/clock.h"
@@ -26,6 +27,7 @@
 struct options {
 	uint64_t states, seconds, seed, at, offset;
 	bool one, trace;
+	int kind; /* enum sequence_kind; -1: all of them */
 };
 
 static uint64_t number(const char *text)
@@ -40,6 +42,15 @@ static uint64_t number(const char *text)
 	return n;
 }
 
+static int kind(const char *text)
+{
+	for (int k = 0; k < SEQUENCE_KINDS; k++)
+		if (strcmp(sequence_kind_names[k], text) == 0)
+			return k;
+	fprintf(stderr, "no such kind: %s\n", text);
+	exit(64);
+}
+
 static struct options parse(int argc, char **argv)
 {
 	static const struct option known[] = {
@@ -48,10 +59,11 @@ static struct options parse(int argc, char **argv)
 		{ "seed", required_argument, NULL, 's' },
 		{ "at", required_argument, NULL, 'a' },
 		{ "offset", required_argument, NULL, 'o' },
+		{ "kind", required_argument, NULL, 'k' },
 		{ "trace", no_argument, NULL, 'v' },
 		{ 0 },
 	};
-	struct options o = { .states = 300000 };
+	struct options o = { .states = 300000, .kind = -1 };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -66,6 +78,8 @@ static struct options parse(int argc, char **argv)
 			o.at = number(optarg);
 		else if (c == 'o')
 			o.offset = number(optarg);
+		else if (c == 'k')
+			o.kind = kind(optarg);
 		else if (c == 'v')
 			o.trace = true;
 		else
@@ -109,6 +123,8 @@ static void campaign(const struct options *o)
 			uint64_t count = sequence_count((enum sequence_kind)k);
 			uint64_t before;
 
+			if (o->kind >= 0 && o->kind != (int)k)
+				continue;
 			for (unsigned i = 0; i != shares[k] && !enough(o, begin); i++) {
 				uint64_t n = next[k]++;
 
