@@ -124,22 +124,31 @@ class Stamp:
     number = 0
 
     def __init__(self, case, first=0, threads=4, files=2, plan="mixed", sync="fdatasync", count=0,
-                 folder="", shimmed=True, env=None, pause_us=0):
+                 folder="", shimmed=True, env=None, pause_us=0, again=None, wrap=()):
+        """again: a killed one, whose work goes on. wrap: a program that runs it, with arguments."""
         Stamp.number += 1
         self.case = case
         self.dir = os.path.join(case.image.path, folder)
         os.makedirs(self.dir, exist_ok=True)
         self.first, self.threads = first, threads
         self.shared = os.path.join(case.product.memory, "stamp.%d" % Stamp.number)
-        with open(self.shared, "wb") as f:
+        if again:
+            self.shared = again.shared
+            case.stamps.remove(again)
+            again.map.close()
+        with open(self.shared, "ab") as f:
             f.truncate(8192)
         with open(self.shared, "r+b") as f:
             self.map = mmap.mmap(f.fileno(), 4096 if 128 + 64 * 16 <= 4096 else 8192)
+        struct.pack_into("=III", self.map, 36, 0, 0, 0)  # stop, error, ready
+        self.dead(False)
         self.program = find(default_builddir(), "stamp")
         env = dict(case.environment() if shimmed else os.environ, **(env or {}))
+        if wrap:
+            env["KILLAT_PRELOAD"] = env.pop("LD_PRELOAD")
         self.process = case.box.spawn(
-            [self.program, "run", self.dir, self.shared, str(case.seed), str(first), str(threads),
-             str(files), plan, sync, str(count), str(pause_us)], log="stamp.log", env=env)
+            [*wrap, self.program, "run", self.dir, self.shared, str(case.seed), str(first),
+             str(threads), str(files), plan, sync, str(count), str(pause_us)], log="stamp.log", env=env)
         case.stamps.append(self)
         wait_for("stamp opens its files",
                  lambda: self._u32(44) or self._u32(40) or self.process.poll() is not None)
@@ -151,6 +160,13 @@ class Stamp:
     def acked(self):
         return sum(struct.unpack_from("=QQ", self.map, 128 + 16 * (self.first + t))[1]
                    for t in range(self.threads))
+
+    def pause(self, us):
+        struct.pack_into("=I", self.map, 1680, us)
+
+    def dead(self, dead=True):
+        """Nobody writes any more: the last write must be whole in each page."""
+        struct.pack_into("=I", self.map, 1688, dead)
 
     def issued(self, t):
         return struct.unpack_from("=Q", self.map, 128 + 16 * t)[0]
@@ -290,6 +306,12 @@ class Case:
     def live(self):
         return self.product.live_bytes()
 
+    def end_daemon(self):
+        """SIGKILL, whether it runs or stands."""
+        if self.product.process:
+            self.product.process.send_signal(signal.SIGCONT)
+        self.product.kill()
+
     def cut(self, daemon=True):
         """Power goes: file system first, then all processes."""
         for s in self.stamps:
@@ -301,9 +323,7 @@ class Case:
                 s.process.kill()
         for a in self.agents:
             a.process.kill()
-        if self.product.process:
-            self.product.process.send_signal(signal.SIGCONT)
-        self.product.kill()
+        self.end_daemon()
         for p in [s.process for s in self.stamps] + [a.process for a in self.agents]:
             p.wait()
         self.agents = []

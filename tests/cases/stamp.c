@@ -11,11 +11,13 @@
  * before the call, `acked` after the sync has returned.
  *
  * PLAN: mixed, overlap (a block, then its first and last 512 bytes, again and again), wide (64 B to
- * 64 KiB). SYNC: fdatasync (after each write), dsync (O_DSYNC). PAUSE: microseconds after each.
+ * 64 KiB). SYNC: fdatasync (after each write), dsync (O_DSYNC), fork (fdatasync; a child for each write,
+ * one after the other). PAUSE: microseconds after each. A killed `run` goes on with the same SHARED at the
+ * write that was under way.
  *
  * check: the files must be what the first k writes of each thread leave, in order, with k = acked;
- * units of later writes that were issued may be there, too. Anything else is older than an
- * acknowledgement, comes from elsewhere, or is damaged. With a power cut k is what had been
+ * units of later writes that were issued may be there, too (of the last one all in a page, or none).
+ * Anything else is older than an acknowledgement, comes from elsewhere, or is damaged. With a power cut k is what had been
  * acknowledged before it: a sync that is under way while the file system shuts down may well say
  * yes (ext4 does, now and then), which without power nobody would hear.
  */
@@ -29,6 +31,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,6 +61,9 @@ struct shared {
 	uint64_t cut;		     /* the test has stored floor[] */
 	uint64_t floor[THREADS_MAX]; /* acked just before the power cut */
 	uint64_t signals;	     /* taken, with STAMP_SIGNALS in the environment */
+	uint32_t pause_us;	     /* after each write; the test may change it */
+	uint32_t forks;
+	uint32_t dead; /* the test knows that nobody writes any more */
 };
 
 struct unit {
@@ -74,7 +80,6 @@ struct piece {
 
 static struct shared *sh;
 static int fds[FILES_MAX];
-static useconds_t pause_us;
 
 static uint64_t hash(uint64_t a, uint64_t b, uint64_t c)
 {
@@ -121,41 +126,66 @@ static uint64_t now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
+/* The n-th write; false: it failed. */
+static int write_one(uint32_t t, uint64_t n)
+{
+	static _Thread_local struct unit buffer[UNITS] __attribute__((aligned(4096)));
+	struct piece p = piece_of(t, n);
+	off_t where = ((off_t)(t % THREADS_MAX) * UNITS + p.at) * UNIT;
+	size_t bytes = p.units * UNIT;
+	uint64_t from, took;
+	ssize_t r;
+
+	for (uint32_t i = 0; i < p.units; i++)
+		fill(&buffer[i], t, n, p.file, p.at + i);
+	__atomic_store_n(&sh->thread[t].issued, n, __ATOMIC_SEQ_CST);
+	from = now_us();
+	r = pwrite(fds[p.file], buffer, bytes, where);
+	if (r == (ssize_t)bytes && !sh->dsync)
+		r = fdatasync(fds[p.file]) < 0 ? -1 : r;
+	if (r != (ssize_t)bytes) {
+		if (!__atomic_load_n(&sh->stop, __ATOMIC_SEQ_CST)) {
+			snprintf(sh->words, sizeof(sh->words), "thread %u write %lu: %zd %s", t, n,
+				 r, r < 0 ? strerrorname_np(errno) : "short");
+			sh->error = 1;
+		}
+		return 0;
+	}
+	took = now_us() - from;
+	__atomic_store_n(&sh->thread[t].acked, n, __ATOMIC_SEQ_CST);
+	if (took > __atomic_load_n(&sh->slow_us, __ATOMIC_RELAXED))
+		__atomic_store_n(&sh->slow_us, took, __ATOMIC_RELAXED);
+	return 1;
+}
+
+/* A child that was killed in its write is followed by one that makes the same again. */
+static int write_in_child(uint32_t t, uint64_t n)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0)
+		_exit(write_one(t, n) ? 0 : 1);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return 0;
+	return WIFSIGNALED(status) || WEXITSTATUS(status) == 0;
+}
+
 static void *writer(void *arg)
 {
 	uint32_t t = (uint32_t)(uintptr_t)arg;
-	static _Thread_local struct unit buffer[UNITS] __attribute__((aligned(4096)));
-	uint64_t n = sh->thread[t].acked;
+	uint64_t n;
 
-	while (!__atomic_load_n(&sh->stop, __ATOMIC_RELAXED) && (!sh->count || n < sh->count)) {
-		struct piece p = piece_of(t, ++n);
-		off_t where = ((off_t)(t % THREADS_MAX) * UNITS + p.at) * UNIT;
-		size_t bytes = p.units * UNIT;
-		uint64_t from, took;
-		ssize_t r;
+	while (!__atomic_load_n(&sh->stop, __ATOMIC_RELAXED)) {
+		uint32_t pause = __atomic_load_n(&sh->pause_us, __ATOMIC_RELAXED);
 
-		for (uint32_t i = 0; i < p.units; i++)
-			fill(&buffer[i], t, n, p.file, p.at + i);
-		__atomic_store_n(&sh->thread[t].issued, n, __ATOMIC_SEQ_CST);
-		from = now_us();
-		r = pwrite(fds[p.file], buffer, bytes, where);
-		if (r == (ssize_t)bytes && !sh->dsync)
-			r = fdatasync(fds[p.file]) < 0 ? -1 : r;
-		if (r != (ssize_t)bytes) {
-			if (!__atomic_load_n(&sh->stop, __ATOMIC_SEQ_CST)) {
-				snprintf(sh->words, sizeof(sh->words),
-					 "thread %u write %lu: %zd %s", t, n, r,
-					 r < 0 ? strerrorname_np(errno) : "short");
-				sh->error = 1;
-			}
-			return NULL;
-		}
-		took = now_us() - from;
-		__atomic_store_n(&sh->thread[t].acked, n, __ATOMIC_SEQ_CST);
-		if (took > __atomic_load_n(&sh->slow_us, __ATOMIC_RELAXED))
-			__atomic_store_n(&sh->slow_us, took, __ATOMIC_RELAXED);
-		if (pause_us)
-			usleep(pause_us);
+		n = __atomic_load_n(&sh->thread[t].acked, __ATOMIC_RELAXED) + 1;
+		if (sh->count && n > sh->count)
+			break;
+		if (!(sh->forks ? write_in_child(t, n) : write_one(t, n)))
+			break;
+		if (pause)
+			usleep(pause);
 	}
 	return NULL;
 }
@@ -245,6 +275,31 @@ static int late(uint32_t t, uint64_t n, uint64_t acked, uint32_t file, uint32_t 
 	return p.file == file && at >= p.at && at < p.at + p.units;
 }
 
+/* The last write that was issued: nothing can lie over it, and no page has a part of it. */
+static int torn(uint32_t t, const struct unit *have, uint32_t file)
+{
+	uint64_t n = sh->thread[t].issued;
+	struct piece p = piece_of(t, n);
+	const uint32_t page = 4096 / UNIT;
+	int pages = 0;
+
+	if (n == 0 || p.file != file)
+		return 0;
+	for (uint32_t at = p.at; at < p.at + p.units;) {
+		uint32_t end = (at / page + 1) * page, found = 0, units;
+
+		if (end > p.at + p.units)
+			end = p.at + p.units;
+		units = end - at;
+		for (; at < end; at++)
+			found += look(&have[at], t, file, at) == n;
+		pages += found != 0 && found != units;
+	}
+	if (pages)
+		printf("thread %u log.%u: write %lu is torn inside %d pages\n", t, file, n, pages);
+	return pages;
+}
+
 static int check_thread(uint32_t t, int shown)
 {
 	static uint64_t model[FILES_MAX][UNITS];
@@ -265,6 +320,8 @@ static int check_thread(uint32_t t, int shown)
 		if (fds[f] >= 0 &&
 		    pread(fds[f], have, sizeof(have), (off_t)(t % THREADS_MAX) * UNITS * UNIT) < 0)
 			return 1;
+		if (sh->dead)
+			wrong += torn(t, have, f);
 		for (uint32_t at = 0; at < UNITS; at++) {
 			uint64_t n = look(&have[at], t, f, at);
 
@@ -319,8 +376,10 @@ int main(int argc, char **argv)
 		   : strcmp(argv[8], "wide") == 0  ? WIDE
 						   : MIXED;
 	sh->dsync = strcmp(argv[9], "dsync") == 0;
+	sh->forks = strcmp(argv[9], "fork") == 0;
 	sh->count = argc > 10 ? strtoul(argv[10], NULL, 0) : 0;
-	pause_us = argc > 11 ? (useconds_t)atoi(argv[11]) : 0;
+	if (argc > 11 && atoi(argv[11]) != 0)
+		sh->pause_us = (uint32_t)atoi(argv[11]);
 	if (sh->first + sh->threads > THREADS_MAX || sh->files > FILES_MAX)
 		return 2;
 	return run(argv[2]);

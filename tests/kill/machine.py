@@ -240,11 +240,10 @@ class Machine(Case):
         self.image.mount()
         self.reboot()
 
-    def cut(self, daemon=True):
-        if self.product.process:
-            self.image.cut()  # before the daemon dies, and it under killat
-            self.end_daemon()
-        super().cut()
+    def traced_pid(self):
+        """Of the daemon under killat; 0: it runs without it, or not at all."""
+        alive = self.product.process and self.product.process.poll() is None
+        return self.orders["pid"] if alive and self.product.process.args[0] == self.killat else 0
 
     # ---- programs under killat
 
@@ -295,15 +294,14 @@ class Machine(Case):
         return self.orders["hit"] == 1
 
     def end_daemon(self):
-        """SIGKILL to the traced daemon, not to killat, which has gone only when nothing of it is left."""
-        if self.product.process:
-            if self.product.process.poll() is None:
-                try:
-                    os.kill(self.orders["pid"], signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                self.product.process.wait(timeout=20)
+        """To the traced daemon, not to killat, which has gone only when nothing of it is left."""
+        pid = self.traced_pid()
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            self.product.process.wait(timeout=20)
             self.product.kill()
+        else:
+            super().end_daemon()
 
     # ---- what must hold
 
