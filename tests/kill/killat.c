@@ -23,9 +23,9 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum what {
@@ -127,43 +127,39 @@ static bool opens_from(pid_t tid, const struct __ptrace_syscall_info *info)
 	return strcmp(path, o->from) == 0;
 }
 
-/* True: the thread stands where it was told to. False: it is gone, or waits for somebody who stands. */
-static bool step(pid_t tid, uint32_t n)
+static void tick(int signal)
 {
-	const struct timespec pause = { .tv_nsec = 200000 };
-	int status;
-
-	for (uint32_t i = 0; i < n; i++) {
-		pid_t r = 0;
-
-		if (ptrace(PTRACE_SINGLESTEP, tid, NULL, NULL) < 0)
-			return false;
-		for (int tries = 0; tries < 500 && r == 0; tries++) {
-			r = waitpid(tid, &status, __WALL | WNOHANG);
-			if (r == 0 && tries > 20)
-				(void)nanosleep(&pause, NULL);
-		}
-		if (r != tid || !WIFSTOPPED(status))
-			return false;
-		store(&o->stepped, i + 1);
-	}
-	return true;
+	(void)signal; /* interrupts a waitpid, that is all */
 }
 
-/* Returns the signal to go on with. */
-static int act(pid_t tid)
+/* Ends early where the thread is gone, or waits for one that stands for us. */
+static void step(pid_t tid, uint32_t n)
+{
+	const struct itimerval often = { { 0, 100000 }, { 0, 100000 } }, never = { 0 };
+	int status;
+
+	(void)setitimer(ITIMER_REAL, &often, NULL);
+	for (uint32_t i = 0; i < n; i++) {
+		if (ptrace(PTRACE_SINGLESTEP, tid, NULL, NULL) < 0 ||
+		    waitpid(tid, &status, __WALL) != tid || !WIFSTOPPED(status))
+			break;
+		store(&o->stepped, i + 1);
+	}
+	(void)setitimer(ITIMER_REAL, &never, NULL);
+}
+
+static void act(pid_t tid)
 {
 	pid_t process = process_of(tid);
 
 	store(&o->hit_pid, (uint32_t)process);
-	(void)step(tid, load(&o->steps));
+	step(tid, load(&o->steps));
 	if (load(&o->what) == STOP)
 		(void)kill(process, SIGSTOP);
 	else
 		(void)kill(process, SIGKILL);
 	store(&o->at, 0);
 	store(&o->hit, 1);
-	return 0;
 }
 
 static void event(pid_t tid)
@@ -190,7 +186,7 @@ static void event(pid_t tid)
 		return;
 	store(&o->call, last_call);
 	store(&o->leaving, info.op == PTRACE_SYSCALL_INFO_EXIT);
-	(void)act(tid);
+	act(tid);
 }
 
 /* One stop of one thread; goes on with it. */
@@ -253,6 +249,7 @@ static bool seize(char **argv)
 int main(int argc, char **argv)
 {
 	struct sigaction pass = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+	struct sigaction interrupt = { .sa_handler = tick };
 	int fd = argc > 2 ? open(argv[1], O_RDWR | O_CLOEXEC) : -1;
 	int status, code = 1;
 
@@ -261,6 +258,7 @@ int main(int argc, char **argv)
 	o = mmap(NULL, sizeof(*o), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (o == MAP_FAILED || !seize(argv + 2))
 		return 125;
+	(void)sigaction(SIGALRM, &interrupt, NULL);
 	(void)sigaction(SIGTERM, &pass, NULL);
 	(void)sigaction(SIGHUP, &pass, NULL);
 	(void)sigaction(SIGINT, &pass, NULL);
