@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
+SECTOR = 512
 
 
 def pattern(process, seq, n):
@@ -116,15 +117,21 @@ class Writer:
 
     def check_bytes(self, name, found, want, perhaps):
         want = bytes(want[:len(found)]) + bytes(max(0, len(found) - len(want)))
-        writes = [op for op in perhaps if op.kind == "W"]
-        bad = [i for i in range(0, len(found)) if found[i] != want[i]] if found != want else []
+        writes = [(op.offset, pattern(self.process, op.seq, op.length))
+                  for op in perhaps if op.kind == "W"]
         # a truncate under way zeroes the rest of its last block, whether or not the size follows
         cut = min([op.offset for op in perhaps if op.kind == "T"], default=len(found))
-        bad = [i for i in bad if i < cut or found[i]]
-        for op in writes:
-            data = pattern(self.process, op.seq, op.length)
-            bad = [i for i in bad
-                   if not (op.offset <= i < op.offset + op.length and data[i - op.offset] == found[i])]
+        bad = []
+        for at in range(0, len(found), SECTOR):  # most are as wanted, or as one write has them
+            end = min(at + SECTOR, len(found))
+            part = found[at:end]
+            if part == want[at:end] or any(part == data[at - offset:end - offset]
+                                           for offset, data in writes if offset <= at):
+                continue
+            bad += [i for i in range(at, end)
+                    if found[i] != want[i] and (i < cut or found[i]) and
+                    not any(offset <= i < offset + len(data) and data[i - offset] == found[i]
+                            for offset, data in writes)]
         if not bad:
             return []
         i = bad[0]
