@@ -83,7 +83,12 @@ class Life(Real):
     def test_activation(self):
         os.makedirs(self.folder.run_dir)
         d = self.start(listen=["seqpacket:" + self.folder.socket], watchdog=5)
-        self.assertEqual(self.ctl("status").returncode, 1)
+        # 3: a daemon that a busy machine starts slowly has not answered within ctl's patience
+        for _ in range(5):
+            status = self.ctl("status").returncode
+            if status != 3:
+                break
+        self.assertEqual(status, 1)
         d.ready()
         self.assertEqual(d.stop(), 0)
 

@@ -15,6 +15,9 @@
 #include "pool/ops.h"
 #include "pool/space.h"
 
+/* Behind the lane: records that would run over its end can be planted whole. */
+#define BEHIND 4096u
+
 struct caller env_caller(void)
 {
 	return (struct caller){ .tid = sys_gettid() };
@@ -36,8 +39,8 @@ void env_make(struct env *e, uint64_t ring_size)
 	*e = (struct env){ .who = env_caller() };
 	e->lane_fd = memfd_create("lane", MFD_CLOEXEC);
 	assert_true(e->lane_fd >= 0);
-	assert_int_equal(ftruncate(e->lane_fd, (off_t)bytes), 0);
-	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, e->lane_fd, 0);
+	assert_int_equal(ftruncate(e->lane_fd, (off_t)(bytes + BEHIND)), 0);
+	base = mmap(NULL, bytes + BEHIND, PROT_READ | PROT_WRITE, MAP_SHARED, e->lane_fd, 0);
 	assert_true(base != MAP_FAILED);
 	assert_int_equal(lane_format(&e->s.lane, base, bytes, 7, ring_size, ENV_INCARNATION), 0);
 
@@ -51,7 +54,7 @@ void env_make(struct env *e, uint64_t ring_size)
 
 void env_free(struct env *e)
 {
-	munmap(e->s.lane.base, e->s.lane.map_bytes);
+	munmap(e->s.lane.base, e->s.lane.map_bytes + BEHIND);
 	close(e->lane_fd);
 	control_unmap(&e->s.ctl, true);
 }
