@@ -103,6 +103,22 @@ static void recounts(void **state)
 	assert_int_equal(hot->reserved_bytes, 128);
 }
 
+/* Nobody takes the dead ones' files or slots again: who needs the room gets it all the same. */
+static void dead_ones_give_back(void **state)
+{
+	int a = env_fork(reserves, NULL), b = env_fork(reserves, NULL);
+
+	(void)state;
+	assert_int_equal(space_reserve(&e.s, &e.who, RING - 4096), SPACE_FULL);
+	env_kill(b);
+	assert_int_equal(space_reserve(&e.s, &e.who, RING - 4096 + 64), SPACE_FULL);
+	assert_int_equal(space_reserve(&e.s, &e.who, RING - 4096), SPACE_OK);
+	assert_int_equal(e.s.ctl.hot->reserved_bytes, RING);
+	env_kill(a);
+	assert_int_equal(space_reserve(&e.s, &e.who, 4096), SPACE_OK);
+	assert_int_equal(e.s.ctl.hot->reserved_bytes, RING);
+}
+
 static void publishes_tail(void **state)
 {
 	struct ctl_hot *hot = e.s.ctl.hot;
@@ -240,6 +256,7 @@ int main(void)
 		CASE(counts),
 		CASE(full_to_the_byte),
 		CASE(recounts),
+		CASE(dead_ones_give_back),
 		CASE(publishes_tail),
 		CASE(stalls),
 		CASE(waits_for_a_living_daemon),
