@@ -46,11 +46,6 @@ static void gather(struct cursor *c, uint8_t *dst, size_t n)
 	}
 }
 
-static bool is_reserve_type(uint16_t type)
-{
-	return type == RECORD_FENCE || type == RECORD_UNLINK;
-}
-
 static int check_request(const struct session *s, const struct append_request *r)
 {
 	uint64_t sum = 0;
@@ -83,8 +78,12 @@ static int find_place(const struct session *s, const struct ctl_file *f,
 	if (cell.head % LANE_ALIGN != 0 || used > ring)
 		return -EPROTO;
 
-	if (is_reserve_type(r->type)) {
+	if (r->type == RECORD_FENCE) {
 		kept = 0;
+	} else if (r->type == RECORD_UNLINK) {
+		/* One of its own, and never another's FENCE: the UNLINK of a call that failed stays,
+		 * and such calls may come again and again. */
+		kept = (uint64_t)RECORD_HEADER_BYTES * hot->live_files;
 	} else {
 		kept = hot->reserved_bytes + (uint64_t)SPACE_FILE_RESERVE * hot->live_files;
 		if (f && !space_file_live(s, f))
