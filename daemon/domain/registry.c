@@ -228,7 +228,7 @@ bool registry_token_held(struct domain *d, struct domain_file *df, const struct 
 	return registry_token_claim(d, df, st, &fd);
 }
 
-/* Takes a file on. who: its identity. foreign: another domain has it, and is in bypass with it. */
+/* Takes a file on; model: tests/models/token.pml. who: its identity. foreign: another domain has it, and is in bypass with it. */
 static void take_on(struct domain *d, struct domain_request *r, const struct pool_file *who,
 		    bool foreign)
 {
@@ -275,8 +275,16 @@ static void take_on(struct domain *d, struct domain_request *r, const struct poo
 		refuse(d, r, rc, *e.text ? e.text : strerror(-rc));
 		goto fail;
 	}
-	if (!foreign && registry_token_claim(d, df, &st, &token))
+	if (!foreign && registry_token_claim(d, df, &st, &token)) {
 		reason = BYPASS_TOKEN;
+	} else if (!foreign && fsync(df->fd) < 0) {
+		/* A token's holder may have written after the registration's own sync and have let go
+		 * of the token since: from here on an fsync has nothing to do, so that counts now. */
+		rc = -errno;
+		(void)register_release(d->set->pool, df->fd, df->catalog);
+		refuse(d, r, rc, strerror(-rc));
+		goto fail;
+	}
 
 	/* Read after the opening: what is below may have failed before our description was there. */
 	rc = words_head(d, &cell);

@@ -624,6 +624,45 @@ static void bypass_token(void **state)
 	assert_int_equal(env_file_number(e, "d", r.id, "degraded"), 0);
 }
 
+static struct {
+	int token, file;
+	unsigned syncs;
+	uint64_t ino;
+} stranger;
+
+static void writes_and_lets_go(void)
+{
+	(void)!pwrite(stranger.file, "late", 4, 0);
+	(void)close(stranger.token);
+	stranger.token = -1;
+	stranger.syncs = faults_syncs(stranger.ino);
+}
+
+/* A program without a session writes after the registration's sync and gives its token back before the
+ * daemon looks at it: from then on an fsync has nothing to do, so the daemon must have made it durable. */
+static void token_given_back_while_registering(void **state)
+{
+	struct env *e = *state;
+	struct stat st;
+	struct answer r;
+	char path[512];
+
+	assert_int_equal(fstat(e->fd[0], &st), 0);
+	(void)snprintf(path, sizeof(path), "%s/bypass/%u:%u-%llu", e->config.run_dir,
+		       major(st.st_dev), minor(st.st_dev), (unsigned long long)st.st_ino);
+	stranger.token = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	assert_int_equal(flock(stranger.token, LOCK_SH), 0);
+	stranger.file = e->fd[0];
+	stranger.ino = e->ino[0];
+	faults_after_sync(stranger.ino, writes_and_lets_go);
+
+	r = env_join(e, &e->a, 0, "d");
+	assert_int_equal(r.status, 0);
+	assert_int_equal(stranger.token, -1);
+	assert_int_equal(r.state, FILE_LANE);
+	assert_true(faults_syncs(e->ino[0]) > stranger.syncs);
+}
+
 /* The daemon is restarted meanwhile: the next one cannot know which file that entry is. */
 static void token_held_over_a_restart(void **state)
 {
@@ -964,6 +1003,7 @@ int main(void)
 		TEST(unlinked_file_goes),
 		TEST(foreign_unlink_is_noticed),
 		TEST(bypass_token),
+		TEST(token_given_back_while_registering),
 		TEST(token_held_over_a_restart),
 		TEST(mapped_while_a_token_is_held),
 		TEST(leaves_bypass_when_there_is_room),

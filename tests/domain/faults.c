@@ -2,6 +2,7 @@
 #include "faults.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,6 +36,15 @@ static unsigned *counter(uint64_t ino)
 	return &counts[0].syncs;
 }
 
+static uint64_t after_ino;
+static void (*after_call)(void);
+
+void faults_after_sync(uint64_t ino, void (*call)(void))
+{
+	after_call = call;
+	atomic_store_seq(&after_ino, ino); /* release: pairs with the exchange in sync_call */
+}
+
 unsigned faults_syncs(uint64_t ino)
 {
 	return atomic_load_relaxed(counter(ino));
@@ -44,6 +54,8 @@ static int sync_call(long number, int fd)
 {
 	int error = atomic_load_relaxed(&failing_errno);
 	struct stat st;
+	bool after = false;
+	int r;
 
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
 		if (error && st.st_ino == atomic_load_relaxed(&failing_ino)) {
@@ -51,8 +63,12 @@ static int sync_call(long number, int fd)
 			return -1;
 		}
 		(void)atomic_add_relaxed(counter(st.st_ino), 1);
+		after = atomic_load_seq(&after_ino) == st.st_ino;
 	}
-	return (int)syscall(number, fd);
+	r = (int)syscall(number, fd);
+	if (after && atomic_xchg_seq(&after_ino, 0) != 0)
+		after_call();
+	return r;
 }
 
 __attribute__((visibility("default"))) int fdatasync(int fd)

@@ -11,3 +11,5 @@
 void faults_set(uint64_t ino, int error);
 /* How many fdatasync and fsync reached the disk for the inode. */
 unsigned faults_syncs(uint64_t ino);
+/* Calls it once, after the next good sync of that inode. */
+void faults_after_sync(uint64_t ino, void (*call)(void));
