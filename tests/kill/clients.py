@@ -8,6 +8,7 @@ in each page or not there; and after the power cut that ends each round the same
 import os
 import random
 import signal
+import subprocess
 
 from cases import Stamp
 from machine import Failed, Orders, require, wait_for
@@ -52,7 +53,7 @@ class Crowd:
             if self.victim.process.poll() is not None:
                 return False
             raise
-        if self.sync != "fork":
+        if self.sync != "fork" or self.orders["hit_pid"] == self.orders["pid"]:
             self.victim.process.wait(timeout=20)
         return True
 
@@ -176,7 +177,7 @@ def rounds(m, c, points, one, tell, name):
                     s.fine()
             if k % ROUND == ROUND - 1 or k == points - 1:
                 acked += c.end_round()
-        except (Failed, OSError, RuntimeError) as e:
+        except (Failed, OSError, RuntimeError, subprocess.TimeoutExpired) as e:
             tell("%s point %d (%s): %s" % (name, k, c.orders.where(), e))
             wrong += 1
             break  # what comes after it would start from a broken state

@@ -9,6 +9,7 @@ power failed after the kill, after the recovery.
 import os
 import random
 import signal
+import subprocess
 
 from cases import Agent, block, read
 from machine import Failed, require, wait_for
@@ -59,7 +60,8 @@ class Live:
             found = read(self.m.path(name))
             if found != data:
                 at = next((i for i, (a, b) in enumerate(zip(found, data)) if a != b), -1)
-                return ["%s: %d bytes, %d expected; they differ at %d" % (name, len(found), len(data), at)]
+                return ["%s: %d bytes, %d expected; they differ at %d" % (name, len(found), len(data),
+                                                                          at)]
         return []
 
     def end_agent(self):
@@ -222,11 +224,12 @@ def part_run(m, name, share, tell):
             total += 1
             try:
                 wrong = one(live, op, n, way, r)
-            except (Failed, OSError, RuntimeError) as e:
+            except (Failed, OSError, RuntimeError, subprocess.TimeoutExpired) as e:
                 wrong = ["%s" % e]
             if not wrong:
                 continue
             bad += 1
-            tell("%s %s at event %d of %d (%s): %s" % (name, way, n, events, live.spot, "; ".join(wrong)))
+            tell("%s %s at event %d of %d (%s): %s" % (name, way, n, events, live.spot,
+                                                       "; ".join(wrong)))
             return total, bad  # what comes after it would start from a broken state
     return total, bad
