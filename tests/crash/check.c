@@ -13,6 +13,7 @@
 #define RANDOM	      2	 /* images of each random kind */
 #define SPARSE_IN     11 /* steps, prime to those of one write */
 #define NESTED_HEADER 6
+#define TWICE_IN      8	 /* one state in so many is recovered twice */
 #define NESTED_IN     24 /* one state in so many is cut again during its recovery */
 
 struct check_stats check_stats;
@@ -168,6 +169,21 @@ static const char *check_nested(uint8_t *image)
 	return nested_why;
 }
 
+/* A recovery that is run again has the same result. */
+static const char *check_twice(void)
+{
+	static struct disk_cut twice[DISK_FILES];
+	const char *why;
+
+	memcpy(twice, after, sizeof(twice));
+	why = replay_apply(&plan, twice);
+	for (int i = 0; i < DISK_FILES && !why; i++)
+		if (twice[i].size != after[i].size ||
+		    memcmp(twice[i].bytes, after[i].bytes, DISK_BYTES) != 0)
+			why = "a second recovery has another result";
+	return why;
+}
+
 static const char *check_planned(int *ret_file)
 {
 	const char *why = check_record();
@@ -179,6 +195,8 @@ static const char *check_planned(int *ret_file)
 	why = replay_apply(&plan, after);
 	if (!why)
 		why = check_files(after, ret_file);
+	if (!why && plan.plan.walked && rng_one_in(&chance, TWICE_IN))
+		why = check_twice();
 	/* Two cuts in a row matter most where the header is written. */
 	if (!why && rng_one_in(&chance, world.medium.count <= 2 ? NESTED_HEADER : NESTED_IN))
 		why = check_nested(world.medium.image);

@@ -227,12 +227,22 @@ static void run_other_op(struct ops *o, enum op op)
 	}
 }
 
+/* Changes no bytes of its own, so the model has nothing to say about what it puts right first. */
+static bool quiet(enum op op)
+{
+	return op == OP_HEAL || op == OP_SYNC || op == OP_CHMOD || op == OP_BYPASS ||
+	       op_kinds[op] == KIND_D;
+}
+
 void ops_run(struct ops *o, enum op op)
 {
 	o->note[0] = '\0';
 	o->died = false;
-	ops_make_room();
-	ops_settle(o);
+	if (!o->leave || !quiet(op)) {
+		ops_make_room();
+		ops_settle(o);
+	}
+	o->leave = false;
 	if (op_kinds[op] == KIND_C)
 		run_process_op(o, op);
 	else if (op_kinds[op] == KIND_D)

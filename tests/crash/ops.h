@@ -69,7 +69,8 @@ struct ops {
 	unsigned wrap_lines;	     /* WRAP: lines left at the ring's end; 0: by chance */
 	unsigned wrap_record;	     /* and lines of the record that comes then; 0: by chance */
 	bool died;		     /* the last call was killed */
-	char note[128];		     /* for the trace */
+	bool leave;	/* what a dead owner left is put right inside the next quiet call */
+	char note[128]; /* for the trace */
 };
 
 /* A new run. */

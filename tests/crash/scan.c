@@ -33,6 +33,11 @@ static const struct state {
 	STATE(OP_WRITE, OP_DESTAGE, OP_WRITE, OP_TIME, OP_TIME),   /* long ago */
 	STATE(OP_WRITE, OP_DAEMON, OP_DAEMON, OP_OVERLAP),	   /* a new daemon */
 	STATE(OP_WRITE, OP_KILL, OP_DESTAGE, OP_WRITE, OP_DAEMON), /* after a killed one */
+	/* an owner died, and who puts that right is killed at it */
+	STATE(OP_WRITE, OP_KILL, OP_TRUNCATE),
+	STATE(OP_OVERLAP, OP_WRITE, OP_KILL, OP_OVERLAP),
+	STATE(OP_WRITE, OP_BAD_SYNC, OP_WRITE_BACK, OP_REOPEN, OP_KILL, OP_OVERLAP),
+	STATE(OP_WRITE, OP_KILL, OP_BIG),
 };
 #define STATES (sizeof(states) / sizeof(states[0]))
 
@@ -90,6 +95,7 @@ void scan_killed(struct ops *o, uint64_t n)
 	/* The instants before the kill are looked at in the runs where nobody is killed. */
 	o->kill_next = o->beside_next = false;
 	o->kill_step = step + 1;
+	o->leave = o->died;
 	sequence_step(o, op);
 	o->kill_step = 0;
 	if (!o->died) {
