@@ -9,7 +9,7 @@ MESON_OPTIONS ?=
 export BUILD
 export BUILDDIR := $(abspath $(BUILD))
 
-.PHONY: all configure test test-quick demo crash coherence pool-faults mutants mutants-persist models campaign \
+.PHONY: all configure test test-quick demo crash staleness coherence pool-faults mutants mutants-persist models campaign \
 	bench-check lint test-sanitize install clean help
 
 all: configure
@@ -21,6 +21,8 @@ help:
 	@echo 'make test-quick     the meson tests alone'
 	@echo 'make demo           MariaDB with and without pmemlogd, a power cut, the proof; as root'
 	@echo 'make crash          every crash state of the store path, compared with a model; STATES=n (a million: 1 minute)'
+	@echo 'make crash          every crash state of the store path, compared with a model'
+	@echo 'make staleness      every row of the judging table times every foreign change: 4 minutes'
 	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
 	@echo 'make killed         killed at every system call, run again: 15 minutes'
 	@echo 'make pool-faults    every field of the pool damaged, every page, the folder as a whole; 30 minutes'
@@ -56,6 +58,9 @@ demo:
 
 crash: all
 	@tests/crash/run
+
+staleness: all
+	@tests/stale/run $(if $(ONLY),--only '$(ONLY)')
 
 coherence: all
 	@tests/coherence/run --seconds $(or $(SECONDS),15)

@@ -20,6 +20,7 @@ import traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
+import machine  # noqa: E402
 from fsimage import Image  # noqa: E402
 from product import Pmemlogd, default_builddir, find  # noqa: E402
 from sandbox import Sandbox, need, run  # noqa: E402
@@ -29,7 +30,6 @@ RULES = """[cases]
 program = stamp, python3*
 path = */log.*
 """
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Failed(Exception):
@@ -334,16 +334,7 @@ class Case:
         """What the memory of a machine loses: the run folder; and the kernel has another boot id."""
         shutil.rmtree(self.product.rundir)
         os.mkdir(self.product.rundir, 0o755)
-        other = os.path.join(self.product.memory, "boot_id")
-        with open(BOOT_ID) as f:
-            old = f.read()
-        with open(other, "w") as f:
-            f.write(("%08x" % (int(old[:8], 16) ^ 1)) + old[8:])
-        if BOOT_ID in self.box.mounts:
-            run(["umount", BOOT_ID])
-            self.box.mounts.remove(BOOT_ID)
-        run(["mount", "--bind", other, BOOT_ID])
-        self.box.mounts.append(BOOT_ID)
+        machine.new_boot(self.box, self.product.memory)
 
     def recover(self, expect=0):
         """Daemon and gate; returns the gate's words. expect: its exit status."""

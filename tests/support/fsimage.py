@@ -34,6 +34,7 @@ class Image:
         self.size = size
         self.said = ""  # how the last cut was
         self.mkfs = MKFS[fs]
+        self.options = []  # further words for mount
 
     def make(self):
         """A fresh, empty file system, mounted."""
@@ -61,7 +62,7 @@ class Image:
             raise RuntimeError("losetup: " + r.stderr)
         loop = r.stdout.strip()
         try:
-            run(["mount", "-t", self.fs, loop, self.path])
+            run(["mount", "-t", self.fs, *self.options, loop, self.path])
         finally:
             # Detach now means: when it is unmounted, or when our namespace dies.
             subprocess.run(["losetup", "-d", loop], stderr=subprocess.DEVNULL)

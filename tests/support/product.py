@@ -131,6 +131,8 @@ class Pmemlogd:
         while time.monotonic() < end:
             try:
                 if b"READY=1" in self.notify.recv(65536).split(b"\n"):
+                    # nobody reads on: a full queue would stop the daemon, a closed one does not
+                    self.notify.close()
                     return
             except TimeoutError:
                 pass
@@ -138,7 +140,8 @@ class Pmemlogd:
                 raise RuntimeError("pmemlogd: exit %s" % self.process.returncode)
         raise RuntimeError("pmemlogd: not ready after %d s" % timeout)
 
-    def _reap(self):
+    def reap(self):
+        """After its end."""
         self.process.wait()
         self.box.forget(self.process)
         self.process = None
@@ -150,13 +153,13 @@ class Pmemlogd:
     def kill(self):
         if self.process:
             self.process.send_signal(signal.SIGKILL)
-            self._reap()
+            self.reap()
 
     def stop(self, timeout=30):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(timeout=timeout)
         status = self.process.returncode
-        self._reap()
+        self.reap()
         if status:
             raise RuntimeError("pmemlogd: exit %d at a clean stop" % status)
 
