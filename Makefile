@@ -21,7 +21,6 @@ help:
 	@echo 'make test-quick     the meson tests alone'
 	@echo 'make demo           MariaDB with and without pmemlogd, a power cut, the proof; as root'
 	@echo 'make crash          every crash state of the store path, compared with a model; STATES=n (a million: 1 minute)'
-	@echo 'make crash          every crash state of the store path, compared with a model'
 	@echo 'make staleness      every row of the judging table times every foreign change: 4 minutes'
 	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
 	@echo 'make killed         killed at every system call, run again: 15 minutes'

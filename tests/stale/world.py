@@ -99,6 +99,9 @@ class Cell:
         for fd in self.fds:
             self.scribe("w", fd, 0, BLOCKS * BLOCK, BASE)
 
+    def marked(self):
+        return all(MARK in os.listxattr(p) for p in self.paths)
+
     def record(self):
         """What the pool alone has at the crash."""
         for fd in self.fds:
@@ -197,11 +200,18 @@ class World:
         self.product.create()
         self.product.start()
 
-    def sessions(self, base=True):
+    def sessions(self):
         """All databases run, and have records that only the pool has."""
         for c in self.cells:
             c.open()
-            if base:
+            c.base()
+        # On a busy machine a registration may take longer than a session waits: it tries again.
+        end = time.monotonic() + 15
+        for c in self.cells:
+            while not c.marked():
+                if time.monotonic() > end:
+                    raise Wrong("%s is not registered" % c.domain)
+                time.sleep(0.1)
                 c.base()
         self.flush()
 
