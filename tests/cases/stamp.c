@@ -30,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -275,24 +276,30 @@ static int late(uint32_t t, uint64_t n, uint64_t acked, uint32_t file, uint32_t 
 	return p.file == file && at >= p.at && at < p.at + p.units;
 }
 
-/* The last write that was issued: nothing can lie over it, and no page has a part of it. */
+/*
+ * The last write that was issued: nothing can lie over it, and no page has a part of it. Behind the file's end
+ * nothing counts: where no record was left of it, a power cut may keep the page and not the new size.
+ */
 static int torn(uint32_t t, const struct unit *have, uint32_t file)
 {
 	uint64_t n = sh->thread[t].issued;
 	struct piece p = piece_of(t, n);
 	const uint32_t page = 4096 / UNIT;
+	off_t begin = (off_t)(t % THREADS_MAX) * UNITS * UNIT;
+	struct stat st;
 	int pages = 0;
 
-	if (n == 0 || p.file != file)
+	if (n == 0 || p.file != file || fstat(fds[file], &st) < 0)
 		return 0;
 	for (uint32_t at = p.at; at < p.at + p.units;) {
 		uint32_t end = (at / page + 1) * page, found = 0, units;
 
 		if (end > p.at + p.units)
 			end = p.at + p.units;
-		units = end - at;
-		for (; at < end; at++)
+		for (units = 0; at < end && begin + (off_t)(at + 1) * UNIT <= st.st_size;
+		     at++, units++)
 			found += look(&have[at], t, file, at) == n;
+		at = end;
 		pages += found != 0 && found != units;
 	}
 	if (pages)

@@ -337,6 +337,19 @@ class Machine(Case):
         control = os.path.join(self.product.rundir, "control")
         return os.listdir(control) if os.path.isdir(control) else []
 
+    def verdicts(self):
+        """(verdict, flags) of the catalog's domains that are not clean, as the pool's file has them
+        (abi/pool.h)."""
+        newest = {}
+        with open(os.path.join(self.product.pool, "pool"), "rb") as f:
+            f.seek(65536)
+            area = f.read(2 * 256 * 512)
+        for at in range(0, len(area), 512):
+            _, used, sequence, lane = struct.unpack_from("<IIQI", area, at)
+            if used and sequence > newest.get(lane, (0,))[0]:
+                newest[lane] = sequence, struct.unpack_from("<II", area, at + 120)
+        return [v for _, v in newest.values() if v != (0, 0)]
+
     def left_over(self):
         """Words for what a complete recovery may not leave."""
         wrong = []
@@ -346,6 +359,8 @@ class Machine(Case):
             wrong.append("marks: %s" % self.marked())
         if self.control_files():
             wrong.append("control files: %s" % self.control_files())
+        if self.verdicts():
+            wrong.append("verdicts and flags: %s" % self.verdicts())
         return wrong
 
 

@@ -3,8 +3,8 @@
 (gate, recover --apply, --discard, --adopt, pool create), and the daemon's start.
 
 Each Job names a command, the state that it finds and what must hold when it was run again. The state is
-put back for each event. Ways: `kill` alone; `cut`, the power fails after the kill; `twice`, the second run is
-killed too, at a random event; `step`, so many instructions behind the event.
+put back for each event. Ways: `kill` alone; `cut`, the power fails after the kill; `twice`, the second
+run is killed too, at a random event; `step`, so many instructions behind the event.
 """
 import os
 import random
@@ -164,15 +164,22 @@ class Quarantine(Job):
 
 
 class Apply(Job):
-    """Half of the times the gate of the next start comes first: it opens only when all is in the files."""
+    """The next start's gate may come first, or the daemon: they open only when all is in the files."""
 
     def run_again(self, m, r):
-        if r.random() < 0.5:
+        first = r.choice(("apply", "gate", "daemon"))
+        if first == "apply":
+            return super().run_again(m, r)
+        if first == "daemon":
+            m.product.start()
+            status, words = m.product.gate()
+            m.product.stop()
+        else:
             status, words = m.ctl(*m.gate_words())
-            if status == 0:
-                return []
-            if "quarantined" not in words:
-                return ["gate: exit %d: %s" % (status, words)]
+        if status == 0:
+            return []
+        if "--apply" not in words:  # not decided yet
+            return ["gate: exit %d: %s" % (status, words)]
         return super().run_again(m, r)
 
 
