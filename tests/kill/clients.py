@@ -11,7 +11,7 @@ import signal
 import subprocess
 
 from cases import Stamp
-from machine import Failed, Orders, require, wait_for
+from scene import Failed, Orders, require, wait_for
 
 POINTS = 200  # of a part with --share 1
 ROUND = 6     # victims between two power cuts
@@ -192,11 +192,13 @@ def killed(m, name, share, tell):
     c = Crowd(m, plan)
 
     def one(k):
-        c.start_victim()
+        if c.victim is None or c.victim.process.poll() is not None:
+            c.start_victim()
         c.victim.moves(20, by=3)
         before(c)
         c.orders.after(r.randint(*events), r.choice(STEPS))
-        c.wait_death()
+        if c.wait_death() and r.random() < 0.5:
+            c.start_victim()  # at once: it gets the dead one's slot before anybody has looked
         c.moving()
         c.check()
         after(c)

@@ -6,7 +6,7 @@
  * exit of one and the entry of the next lie its stores to mapped memory, so both count; not the exit of
  * a call that changes nothing outside the process, since there the world is as at its entry. From the
  * event on `steps` single instructions can follow. ORDERS is a file of 4 KiB that the test maps, too
- * (machine.py knows the offsets): orders may be given while the program runs.
+ * (scene.py knows the offsets): orders may be given while the program runs.
  *
  * Only the process that had the event dies. TERM, HUP and INT are passed on; the exit code is the
  * program's own, 128 + N after signal N. What is traced does not outlive this program.

@@ -12,7 +12,7 @@ import signal
 import subprocess
 
 from cases import Agent, block, read
-from machine import Failed, require, wait_for
+from scene import Failed, require, wait_for
 from offline import points
 
 WAYS = {"kill": 1, "cut": 0.5, "step": 0.2}

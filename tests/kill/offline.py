@@ -10,7 +10,7 @@ import os
 import random
 
 from cases import Agent, Stamp, block, read
-from machine import DOMAIN, Failed, differs, require, signal, wait_for
+from scene import DOMAIN, Failed, differs, require, signal, wait_for
 
 # Way: its part of the points.
 WAYS = {"kill": 1, "cut": 0.3, "twice": 0.2, "step": 0.2}

@@ -13,7 +13,7 @@ import time
 
 from cases import Agent, block, read
 from clients import STEPS, Crowd
-from machine import Failed, require
+from scene import Failed, require
 
 PARTS = 4  # parts, to share the processors
 

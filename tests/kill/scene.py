@@ -12,8 +12,9 @@ import struct
 import subprocess
 import time
 
-from cases import BOOT_ID, DOMAIN, Case, Failed, require, wait_for
+from cases import DOMAIN, Case, Failed, require, wait_for
 from fsimage import Image
+from machine import BOOT_ID
 from product import default_builddir, find
 from sandbox import run
 
