@@ -208,7 +208,8 @@ class Machine(Case):
         with open(os.path.join(self.product.memory, "boot_id"), "r+") as f:
             old = f.read()
             f.seek(0)
-            f.write(("%08x" % (int(old[:8], 16) ^ self.boots)) + old[8:])
+            # one that no boot before had, also where restore() has put an earlier one back
+            f.write("%08x" % (self.boots << 16 | os.getpid() & 0xffff) + old[8:])
 
     def keep(self):
         """What restore() brings back. Nothing of the product runs now."""
