@@ -72,10 +72,19 @@ char *ctl_duration(char *buf, size_t n, uint64_t ns);
 char *ctl_user(char *buf, size_t n, uint32_t uid);
 
 /*
- * Asks for `name` to be typed (the prompt only if standard input is a terminal) unless yes equals it.
+ * Asks for `name` (noun: what it is: "domain's name") to be typed (the prompt only if standard input is a terminal) unless yes equals it.
  * False: told, nothing may be done.
  */
-bool ctl_confirm(const char *name, const char *yes, const char *what);
+bool ctl_confirm(const char *noun, const char *name, const char *yes, const char *what);
+
+/* ---- pool_force.c */
+
+/*
+ * Before a pool is given up: tells on stderr whose records lie in it (domain, user, bytes, files), and where
+ * there are any, or that cannot be told, asks for the path as ctl_confirm does. False: told, nothing may be
+ * done.
+ */
+bool ctl_confirm_force(const struct config *config, const char *yes);
 
 /* ---- connect.c */
 

@@ -10,8 +10,10 @@
 static int run(struct ctl *c, const struct verb *v, int argc, char **argv)
 {
 	bool force = false, emulate = false;
+	const char *yes = NULL;
 	const struct ctl_option options[] = { { .name = "force", .flag = &force },
 					      { .name = "emulate", .flag = &emulate },
+					      { .name = "yes", .value = &yes },
 					      { 0 } };
 	struct pool_error error = { "" };
 	const struct config *config;
@@ -28,6 +30,8 @@ static int run(struct ctl *c, const struct verb *v, int argc, char **argv)
 	if (code != 0)
 		return code;
 	r = guard_install();
+	if (r == 0 && force && !ctl_confirm_force(config, yes))
+		return CTL_REFUSED;
 	if (r == 0)
 		r = pool_create(config->pool, config->state_dir, emulate || config->emulate, force,
 				&error);
@@ -45,10 +49,12 @@ static int run(struct ctl *c, const struct verb *v, int argc, char **argv)
 
 const struct verb verb_pool_create = {
 	.name = "pool create",
-	.arguments = "[--force] [--emulate]",
+	.arguments = "[--force [--yes=PATH]] [--emulate]",
 	.summary = "make a pool in the folder that the configuration names",
 	.help = "  --emulate  accept memory that does not survive a power cut, for tests and trials\n"
 		"  --force    also where a pool or anything else lies already: THAT IS DESTROYED,\n"
-		"             acknowledged commits in it included\n",
+		"             acknowledged commits in it included. Says first whose they are\n"
+		"  --yes=PATH the pool's path as confirmation, instead of typing it, where\n"
+		"             --force would destroy records\n",
 	.run = run,
 };

@@ -196,7 +196,7 @@ static int run(struct ctl *c, const struct verb *v, int argc, char **argv)
 	if (code != 0)
 		return code;
 	o.domain = words[0];
-	if ((apply || discard) && !ctl_confirm(o.domain, yes, warnings[o.mode]))
+	if ((apply || discard) && !ctl_confirm("domain's name", o.domain, yes, warnings[o.mode]))
 		return CTL_REFUSED;
 	if (adopt) {
 		fd = open(adopt, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

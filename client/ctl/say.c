@@ -60,19 +60,18 @@ char *ctl_user(char *buf, size_t n, uint32_t uid)
 	return buf;
 }
 
-bool ctl_confirm(const char *name, const char *yes, const char *what)
+bool ctl_confirm(const char *noun, const char *name, const char *yes, const char *what)
 {
 	char line[256];
 
 	if (yes) {
 		if (strcmp(yes, name) == 0)
 			return true;
-		ctl_fail(0, "--yes=%s is not the domain's name, \"%s\": nothing was done", yes,
-			 name);
+		ctl_fail(0, "--yes=%s is not the %s, \"%s\": nothing was done", yes, noun, name);
 		return false;
 	}
 	if (isatty(STDIN_FILENO)) {
-		(void)fprintf(stderr, "%s\nType the domain's name, \"%s\", to go on: ", what, name);
+		(void)fprintf(stderr, "%s\nType the %s, \"%s\", to go on: ", what, noun, name);
 		(void)fflush(stderr);
 	}
 	if (!fgets(line, sizeof(line), stdin))
@@ -80,9 +79,7 @@ bool ctl_confirm(const char *name, const char *yes, const char *what)
 	line[strcspn(line, "\n")] = '\0';
 	if (strcmp(line, name) == 0)
 		return true;
-	ctl_fail(
-		0,
-		"this needs the domain's name as confirmation, typed or by --yes=%s: nothing was done",
-		name);
+	ctl_fail(0, "this needs the %s as confirmation, typed or by --yes=%s: nothing was done",
+		 noun, name);
 	return false;
 }

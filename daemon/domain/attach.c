@@ -253,7 +253,7 @@ void request_hello(struct domain *d, struct domain_request *r)
 		rc = attach_new(d, &e);
 	if (rc < 0) {
 		log_msg(LOG_ERR, d->name, "attach: %s", e.text);
-		if (rc == -EBUSY || rc == -EBADMSG || rc == -EFAULT) {
+		if (rc == -EBUSY || rc == -EBADMSG || rc == -EFAULT || rc == -EPERM) {
 			d->held_ns = 0; /* decided anew at once */
 			domain_state_set(d, STATE_HELD, "%s", e.text);
 		}

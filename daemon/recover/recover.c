@@ -107,6 +107,18 @@ static int make_plan(struct recovery *r)
 	const char *why;
 	int result = plan_make(&r->plan, &r->lane, &why);
 
+	if (result == 0 && r->plan.walked > 0 && r->domain.incarnation != 0 &&
+	    r->domain.incarnation != r->lane.incarnation) {
+		(void)snprintf(
+			text, sizeof(text),
+			"lane %u is not the one that its domain wrote last: an older copy, or "
+			"another pool's",
+			r->domain.lane);
+		return quarantine(
+			r, text,
+			"Put the right file back, then: pmemlogctl recover --apply; if it is "
+			"lost, restore this instance, then: recover --discard");
+	}
 	if (result == 0)
 		return facts_files(r);
 	if (result != -EBADMSG && result != -EOPNOTSUPP)

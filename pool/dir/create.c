@@ -61,9 +61,17 @@ static int check_forgotten(const char *path, const char *state_dir, struct pool_
 {
 	struct pool_state s;
 	char uuid[33];
+	int r = state_read(state_dir, &s);
 
-	if (state_read(state_dir, &s) < 0)
+	if (r == -ENOENT)
 		return 0;
+	if (r < 0)
+		return pool_refuse(
+			e, -EEXIST,
+			"%s: %s/pool.state cannot be read (%s): whether this machine has "
+			"a pool elsewhere cannot be told. Put the file back; if there is "
+			"none for certain, --force makes a new pool",
+			path, state_dir, strerror(-r));
 	uuid_text(s.uuid, uuid);
 	return pool_refuse(
 		e, -EEXIST,

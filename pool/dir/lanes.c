@@ -51,6 +51,29 @@ static int format_guarded(struct lane *ret, uint8_t *base, size_t bytes, uint32_
 	return GUARD(lane_format(ret, base, bytes, number, ring_size, incarnation));
 }
 
+/* A lane that others can write says nothing about what its domain wrote; one that others can read tells
+ * them. A copy that was put back without its owner looks like that. */
+static int check_owner(const struct pool *p, int fd, const struct pool_domain *d, const char *name,
+		       struct pool_error *e)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return pool_refuse(e, -errno, "%s/%s: %s", p->path, name, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return pool_refuse(e, -EINVAL,
+				   "%s/%s: is no regular file: put the lane's own file back",
+				   p->path, name);
+	if (st.st_uid == d->uid && (st.st_mode & 0077) == 0)
+		return 0;
+	return pool_refuse(
+		e, -EPERM,
+		"%s/%s: belongs to uid %u with mode %04o, and must be uid %u's alone. If "
+		"nobody can have changed it: chown %u and chmod 600",
+		p->path, name, (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777),
+		(unsigned)d->uid, (unsigned)d->uid);
+}
+
 int pool_lane_open(struct pool *p, const struct pool_domain *d, struct lane *ret, int *ret_fd,
 		   struct pool_error *ret_error)
 {
@@ -68,7 +91,11 @@ int pool_lane_open(struct pool *p, const struct pool_domain *d, struct lane *ret
 	bytes = LANE_HEADER_BYTES + d->ring_size;
 	fd = openat(p->dir_fd, name, flags);
 	if (fd < 0)
-		return pool_refuse(ret_error, -errno, "%s/%s: %s", p->path, name, strerror(errno));
+		return pool_refuse(ret_error, -errno, "%s/%s: %s: put the lane's own file back",
+				   p->path, name, strerror(errno));
+	r = check_owner(p, fd, d, name, ret_error);
+	if (r < 0)
+		return r;
 	r = media_map(fd, bytes, p->emulated, p->read_only, name, &base, ret_error);
 	if (r < 0)
 		return r;
@@ -153,14 +180,21 @@ static bool lane_in_catalog(struct pool *p, uint32_t lane)
 	return false;
 }
 
-static int orphan(struct pool *p, uint32_t lane, const char *name, struct pool_error *e)
+/* remove: all of them were looked at, and none holds anything. */
+static int orphan(struct pool *p, uint32_t lane, const char *name, bool remove,
+		  struct pool_error *e)
 {
 	struct pool_domain d = { .lane = lane };
 	struct stat st;
 
 	if (fstatat(p->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
 		return 0;
+	if (remove) {
+		(void)unlinkat(p->dir_fd, name, 0);
+		return 0;
+	}
 	if (!unused(p, name)) {
+		d.uid = st.st_uid;
 		d.ring_size = (uint64_t)st.st_size - LANE_HEADER_BYTES;
 		if (pool_lane_holds(p, &d))
 			return pool_refuse(
@@ -170,12 +204,10 @@ static int orphan(struct pool *p, uint32_t lane, const char *name, struct pool_e
 				"restore the database that used it, then delete this file",
 				p->path, name);
 	}
-	if (!p->read_only)
-		(void)unlinkat(p->dir_fd, name, 0);
 	return 0;
 }
 
-int pool_lanes_orphans(struct pool *p, struct pool_error *e)
+static int orphans(struct pool *p, bool remove, struct pool_error *e)
 {
 	int fd = openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -194,10 +226,18 @@ int pool_lanes_orphans(struct pool *p, struct pool_error *e)
 			continue;
 		lane_name(lane, name);
 		if (strcmp(name, entry->d_name) == 0 && !lane_in_catalog(p, lane))
-			r = orphan(p, lane, name, e);
+			r = orphan(p, lane, name, remove, e);
 	}
 	closedir(dir);
 	return r;
+}
+
+int pool_lanes_orphans(struct pool *p, struct pool_error *e)
+{
+	/* Twice: a refusal by the last of them must find the first still there. */
+	int r = orphans(p, false, e);
+
+	return r == 0 && !p->read_only ? orphans(p, true, e) : r;
 }
 
 /* A new file under the smallest number that no file and no domain has. */

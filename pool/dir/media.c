@@ -210,8 +210,11 @@ int media_map(int fd, size_t bytes, bool emulated, bool read_only, const char *n
 			name);
 	/* A store beyond the end of a shortened file would be a SIGBUS. */
 	if (!S_ISREG(st.st_mode) || st.st_size < 0 || (uint64_t)st.st_size < bytes)
-		return pool_refuse(e, -ENXIO, "%s: %lld bytes long, %zu are needed: it was cut off",
-				   name, (long long)st.st_size, bytes);
+		return pool_refuse(
+			e, -ENXIO,
+			"%s: %lld bytes long, %zu are needed: it was cut off. Put the whole file "
+			"back",
+			name, (long long)st.st_size, bytes);
 
 	r = emulated ? map_emulated(fd, bytes, read_only, name, &base, &map, e)
 		     : map_fsdax(fd, bytes, read_only, name, &base, &map, e);

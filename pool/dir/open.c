@@ -23,6 +23,7 @@ int pool_open_files(const char *path, bool read_only, int *ret_dir_fd, int *ret_
 		    struct pool_error *e)
 {
 	int flags = (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	struct stat st;
 
 	if (path[0] != '/')
 		return pool_refuse(e, -EINVAL, "%s: the pool's path must be absolute", path);
@@ -36,8 +37,13 @@ int pool_open_files(const char *path, bool read_only, int *ret_dir_fd, int *ret_
 			"%s: holds no pool. If it should: is its file system mounted? A new "
 			"one is made by: pmemlogctl pool create",
 			path);
-	if (*ret_fd < 0)
+	if (*ret_fd < 0 && errno != ELOOP && errno != EISDIR)
 		return pool_refuse(e, -errno, "%s/%s: %s", path, POOL_FILE_NAME, strerror(errno));
+	if (*ret_fd < 0 || fstat(*ret_fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return pool_refuse(e, -EINVAL,
+				   "%s/%s: is no regular file; nothing was changed. Put the pool's "
+				   "own file back",
+				   path, POOL_FILE_NAME);
 	return 0;
 }
 
@@ -164,9 +170,13 @@ static int check_unsafe_shutdown(struct pool *p)
 		d.verdict = VERDICT_QUARANTINED;
 		(void)snprintf(
 			d.reason, sizeof(d.reason),
-			"the memory device counted an unsafe shutdown (%" PRIu64 " -> %" PRIu64
+			"%s (%" PRIu64 " -> %" PRIu64
 			"): acknowledged records may be missing. Check the database's backup; "
 			"pmemlogctl recover --apply replays what is there",
+			count > p->sb.unsafe_shutdown
+				? "the memory device counted an unsafe shutdown"
+				: "the memory device's count of unsafe shutdowns has fallen (another "
+				  "device?)",
 			p->sb.unsafe_shutdown, count);
 		r = catalog_domain_put(p, i, &d);
 		if (r < 0)

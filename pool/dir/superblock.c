@@ -34,8 +34,11 @@ static int check(const struct pool_superblock *sb, const char *path, bool read_o
 	static const uint8_t zero[16];
 
 	if (!has_magic(sb))
-		return pool_refuse(e, -EBADMSG, "%s: is no pmemlogd pool; nothing was changed",
-				   path);
+		return pool_refuse(
+			e, -EBADMSG,
+			"%s: is no pmemlogd pool; nothing was changed. Put the newest copy of "
+			"the pool back, or name the right folder in the configuration",
+			path);
 	if (sb->version != POOL_VERSION)
 		return pool_refuse(e, -EPROTONOSUPPORT,
 				   "%s: pool of version %u, this program knows version %u; use the "
@@ -50,11 +53,16 @@ static int check(const struct pool_superblock *sb, const char *path, bool read_o
 	if (!read_only && (sb->ro_compat & ~POOL_FEATURES_RO_COMPAT))
 		return pool_refuse(
 			e, -EPROTONOSUPPORT,
-			"%s: uses features (0x%x) with which this release may only read it", path,
-			sb->ro_compat & ~POOL_FEATURES_RO_COMPAT);
+			"%s: uses features (0x%x) with which this release may only read it; "
+			"use the release that wrote it last",
+			path, sb->ro_compat & ~POOL_FEATURES_RO_COMPAT);
 	if (sb->emulated > 1 || memcmp(sb->uuid, zero, sizeof(zero)) == 0 ||
 	    sb->next_file_id == 0 || sb->generation == 0)
-		return pool_refuse(e, -EBADMSG, "%s: superblock makes no sense", path);
+		return pool_refuse(
+			e, -EBADMSG,
+			"%s: superblock makes no sense; nothing was changed. Put the newest "
+			"copy of the pool back",
+			path);
 	return 0;
 }
 
@@ -73,7 +81,12 @@ int superblock_read(int fd, const char *path, bool read_only, struct pool_superb
 	if (r == 0)
 		return check(ret, path, read_only, e);
 	if (r == -ENOENT)
-		return pool_refuse(e, -EBADMSG, "%s: is blank: no superblock", path);
+		return pool_refuse(
+			e, -EBADMSG,
+			"%s: is blank: no superblock; nothing was changed. Put the newest copy "
+			"back; if that is lost, restore the databases and make a new "
+			"pool: pmemlogctl pool create --force",
+			path);
 
 	/* A later version may have another CRC; its magic and version stand where ours do. */
 	for (size_t i = 0; i < 2; i++) {
