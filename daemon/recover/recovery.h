@@ -76,6 +76,10 @@ int quarantine_keep(struct pool *p, const struct pool_domain *d, struct json_obj
 /* The document that recover.h describes; owned by the caller, NULL without memory. */
 struct json_object *report_make(const struct recovery *r, int outcome, const char *reason);
 
+/* The end of a path into buf, which tells more than its beginning and leaves room for what to do. */
+#define REPORT_PATH_BYTES 84u
+void report_path(const char *path, char buf[REPORT_PATH_BYTES]);
+
 /* One line about the domain's files for d->reason: the first file with that action. */
 void report_reason(const struct recovery *r, enum judge_action action, char *buf, size_t n);
 

@@ -25,7 +25,10 @@ struct replay {
 
 static int fail(struct replay *s, const struct recovery_file *f, const char *what, int error)
 {
-	(void)snprintf(s->why, s->n, "%s: %s: %s", f->entry.path, what, strerror(-error));
+	char path[REPORT_PATH_BYTES];
+
+	report_path(f->entry.path, path);
+	(void)snprintf(s->why, s->n, "%s: %s: %s", path, what, strerror(-error));
 	return error;
 }
 

@@ -89,10 +89,18 @@ struct json_object *report_make(const struct recovery *r, int outcome, const cha
 	return o;
 }
 
+void report_path(const char *path, char buf[REPORT_PATH_BYTES])
+{
+	size_t len = strlen(path);
+
+	(void)snprintf(buf, REPORT_PATH_BYTES, "%s%.80s", len > 80 ? "..." : "",
+		       path + (len > 80 ? len - 80 : 0));
+}
+
 void report_reason(const struct recovery *r, enum judge_action action, char *buf, size_t n)
 {
 	const struct recovery_file *first = NULL;
-	char more[40] = "", error[64] = "";
+	char more[40] = "", error[64] = "", path[REPORT_PATH_BYTES];
 	size_t count = 0;
 
 	for (size_t i = 0; i < r->plan.n_files; i++) {
@@ -110,13 +118,10 @@ void report_reason(const struct recovery *r, enum judge_action action, char *buf
 		(void)snprintf(more, sizeof(more), " (and %zu more)", count - 1);
 	if (first->row == ROW_IO_ERROR)
 		(void)snprintf(error, sizeof(error), ": %s", strerror(-first->facts.error));
-	/* The end of a path tells more than its beginning. */
 	if (first->known) {
-		size_t len = strlen(first->entry.path);
-
-		(void)snprintf(buf, n, "%s%s%s: %s%s", len > 80 ? "..." : "",
-			       first->entry.path + (len > 80 ? len - 80 : 0), more,
-			       judge_texts[first->row].text, error);
+		report_path(first->entry.path, path);
+		(void)snprintf(buf, n, "%s%s: %s%s", path, more, judge_texts[first->row].text,
+			       error);
 	} else {
 		(void)snprintf(buf, n, "file id %" PRIu64 "%s: %s", first->plan->id, more,
 			       judge_texts[first->row].text);

@@ -95,7 +95,7 @@ def _released(cell):
 
 def _words(cell, verdict, text, where):
     remedy = "hold" if verdict.outcome == "held" else "apply" if verdict.apply else "no apply"
-    for word in REMEDY[remedy]:
+    for word in verdict.row.remedy or REMEDY[remedy]:
         require(word in text, "%s does not say %r: %s", where, word, text)
     for i, row in verdict.failing:
         if cell.paths[i][-40:] in text and any(w in text for w in row.words):
@@ -114,7 +114,7 @@ def _stands(cell, verdict):
     _words(cell, verdict, words, "gate")
     code, report = _dry_run(cell)
     # what shows at the first byte is not seen by looking
-    if verdict.row.name not in ("no space", "read-only"):
+    if verdict.row.name not in ("no space", "no space, late", "read-only"):
         require(code == 1 and report.get("outcome") == verdict.outcome,
                 "recover --dry-run: exit %d, %s", code, report.get("outcome"))
     require(report["records"] == len(cell.paths) * len(cell.world.at), "dry run knows of %s records",

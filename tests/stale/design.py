@@ -6,7 +6,8 @@ was taken from the program.
 A file is a dictionary of facts. Changes and conditions alter facts (changes.py, conditions.py);
 verdict() says what has to happen.
 
-    mount   one, none, twice, error (it does not answer), readonly, full
+    mount   one, none, twice, error (it does not answer), readonly, full; "full, late": after the
+            first replayed byte
     handle  good, stale (the inode that was registered is gone)
     unlink  True: its database deleted it and said so
     mark    ours, none, foreign
@@ -25,8 +26,9 @@ class Row:
     """One line of the table. words: what the text for people has to speak of, one of them. apply: may
     `recover --apply` overrule it (refused for damage and stale handles)?"""
 
-    def __init__(self, name, fits, do, words=(), apply=False):
+    def __init__(self, name, fits, do, words=(), apply=False, remedy=None):
         self.name, self.fits, self.do, self.words, self.apply = name, fits, do, words, apply
+        self.remedy = remedy
 
 
 TABLE = [
@@ -42,6 +44,8 @@ TABLE = [
     Row("clock behind", lambda f: f["clock"] == "behind", QUARANTINE, ["clock"], True),
     # "no space" belongs to the first line. It shows when the first byte is written and not before, and
     # so does a file system that has turned read-only: a row that is found by looking comes first.
+    Row("no space, late", lambda f: f["mount"] == "full, late", QUARANTINE, ["space"], True,
+        ["--apply", "half new"]),
     Row("no space", lambda f: f["mount"] == "full", HOLD, ["space"]),
     Row("read-only", lambda f: f["mount"] == "readonly", HOLD, ["ead-only"]),
     Row("otherwise", lambda f: True, REPLAY),

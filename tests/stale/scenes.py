@@ -18,6 +18,7 @@ class Scene:
     when = "rescue"
     told = True
     at = (0,)          # where the records go
+    folder = ""        # added to the name of each database's folder
     shift = 0          # the clock of sessions and daemon, s from the right one
     size = 320 << 20
     stands = False     # something stands in the way until lift()
@@ -157,6 +158,28 @@ class Full(Scene):
                 os.unlink(os.path.join(w.image.path, n))
         os.sync()
         w.facts(mount="one")
+
+
+class FullLate(Full):
+    """...and some fit: the file is half new, so nobody may go on with it. Its path is a long one, which must
+    not cost the words that say what to do."""
+
+    name, at = "no space, late", (0, 64 * BLOCK)
+    folder = "-" + "d" * 200
+
+    def start(self, w):
+        super().start(w)
+        for c in w.cells:
+            if c.change.name == "none":
+                c.facts = [dict(f, mount="full, late") for f in c.facts]
+        w.note()
+
+    def lift(self, w):
+        facts = [c.facts for c in w.cells]
+        super().lift(w)
+        for c, f in zip(w.cells, facts):
+            if c.change.name == "none":
+                c.facts = f
 
 
 class RolledBack(Scene):
@@ -317,5 +340,5 @@ class OtherMachine(Scene):
         w.product.start()
 
 
-SCENES = [Unmounted, Twice, Dead, ReadOnly, Full, RolledBack, ClockBack]
+SCENES = [Unmounted, Twice, Dead, ReadOnly, Full, FullLate, RolledBack, ClockBack]
 VOLUMES = [RolledBackBefore, RolledBackWithin, ClockBackRight, ClockForward, Moved, Cloned, OtherMachine]
