@@ -9,6 +9,7 @@
 #include "base/sys.h"
 #include "pool/file_internal.h"
 #include "pool/heal.h"
+#include "pool/pages.h"
 
 /* Two tries: the first sync after a heal may report an old error that the heal has mended. */
 #define HEAL_TRIES 2
@@ -27,6 +28,7 @@ static int heal_and_sync(struct session *s, const struct caller *who, struct fil
 			 const struct file_range *keep)
 {
 	struct ctl_file *f = r->f;
+	bool dropped = false;
 	int rc = 0;
 
 	for (int i = 0; i < HEAL_TRIES; i++) {
@@ -36,6 +38,14 @@ static int heal_and_sync(struct session *s, const struct caller *who, struct fil
 		if (rc < 0)
 			return rc;
 		rc = file_real_sync(s, r, false);
+		if (rc == 0 && !keep && !dropped && pages_unwritten(r->fd)) {
+			rc = pages_drop(s, r->fd);
+			if (rc < 0)
+				return rc;
+			dropped = true;
+			i--; /* the same again, from pages that are mapped anew */
+			continue;
+		}
 		if (rc == 0) {
 			/* Moved since: somebody's sync failed after our heal began; it counts. */
 			if (degraded)

@@ -12,6 +12,7 @@
 #include "daemon/log.h"
 #include "pool/guard.h"
 #include "pool/heal.h"
+#include "pool/pages.h"
 #include "pool/space.h"
 
 static const char *error_words(int r)
@@ -103,8 +104,9 @@ static int file_failed(struct domain *d, struct domain_file *df, int error, cons
 	return file_fails(d, df, what, error_words(error));
 }
 
-/* Writes the newest live payload of each byte again. *ret_degraded: the counter before it. */
-static int file_heal(struct domain *d, struct domain_file *df, uint32_t *ret_degraded)
+/* Writes the newest live payload of each byte again. *ret_degraded: the counter before it. anew: into pages
+ * that are read in from the disk, see pool/pages.h. */
+static int file_heal(struct domain *d, struct domain_file *df, bool anew, uint32_t *ret_degraded)
 {
 	struct file_ref ref;
 	struct file_words w;
@@ -115,6 +117,8 @@ static int file_heal(struct domain *d, struct domain_file *df, uint32_t *ret_deg
 		return r;
 	r = words_file(d, df, &w);
 	*ret_degraded = w.degraded;
+	if (r == 0 && anew)
+		r = pages_drop(&d->s, df->fd);
 	if (r == 0)
 		r = GUARD(heal_locked(&d->s, &d->who, &ref));
 	words_unlock(d, df, &ref);
@@ -172,6 +176,17 @@ static int progress(struct domain *d)
 	return 0;
 }
 
+static int file_sync_own(const struct domain_file *df, bool all)
+{
+	int r;
+
+	do {
+		r = all ? fsync(df->fd) : fdatasync(df->fd);
+		r = r < 0 ? -errno : 0;
+	} while (r == -EINTR);
+	return r;
+}
+
 /*
  * Makes the file's records below `head` durable in it. all: sync it in any case (the last step).
  * 0, -EAGAIN (failed, or not yet to be tried again), -EFAULT, -EBADMSG.
@@ -218,14 +233,17 @@ static int file_durable(struct domain *d, struct domain_file *df, uint64_t head,
 		words_unlock(d, df, &ref);
 	}
 	if (heal) {
-		r = file_heal(d, df, &degraded);
+		r = file_heal(d, df, false, &degraded);
 		if (r < 0)
 			return file_failed(d, df, r, "writing again");
 	}
-	do {
-		r = all ? fsync(df->fd) : fdatasync(df->fd);
-		r = r < 0 ? -errno : 0;
-	} while (r == -EINTR);
+	r = file_sync_own(df, all);
+	if (r == 0 && heal && pages_unwritten(df->fd)) {
+		r = file_heal(d, df, true, &degraded);
+		if (r < 0)
+			return file_failed(d, df, r, "writing again");
+		r = file_sync_own(df, all);
+	}
 	if (r < 0)
 		return file_failed(d, df, r, all ? "fsync" : "fdatasync");
 

@@ -149,6 +149,18 @@ static int sync_all(struct replay *s)
 	return result;
 }
 
+/* The page cache may be of a failed write-back in this boot: what is written over such pages may not come
+ * back from the disk (pool/pages.h). Errors are those of before; the sync at the end tells of ours. */
+static void drop_all(const struct recovery *r)
+{
+	for (size_t i = 0; i < r->plan.n_files; i++) {
+		if (r->files[i].fd < 0)
+			continue;
+		(void)fdatasync(r->files[i].fd);
+		(void)posix_fadvise(r->files[i].fd, 0, 0, POSIX_FADV_DONTNEED);
+	}
+}
+
 /*
  * Two tries: the kernel keeps an error of its write-back for whoever syncs next, so the first sync may
  * report one from before the replay (the disk failed, the daemon died, the disk is well again). A failed
@@ -160,6 +172,7 @@ static int write_and_sync(struct replay *s)
 	int result = -EIO;
 
 	for (int i = 0; i < SYNC_TRIES && result < 0; i++) {
+		drop_all(r);
 		s->done = s->told = 0;
 		result = plan_each(&r->plan, &r->lane, replay_record, s);
 		if (result < 0)
