@@ -9,7 +9,7 @@ MESON_OPTIONS ?=
 export BUILD
 export BUILDDIR := $(abspath $(BUILD))
 
-.PHONY: all configure test test-quick demo crash staleness coherence pool-faults mutants mutants-persist models campaign \
+.PHONY: all configure test test-quick demo crash staleness coherence faults pool-faults mutants mutants-persist models campaign \
 	bench-check lint test-sanitize install clean help
 
 all: configure
@@ -23,6 +23,7 @@ help:
 	@echo 'make crash          every crash state of the store path, compared with a model; STATES=n (a million: 1 minute)'
 	@echo 'make staleness      every row of the judging table times every foreign change: 4 minutes'
 	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
+	@echo 'make faults         disks that fail, run full, go away, are slow, under ext4 and xfs; 20 minutes'
 	@echo 'make killed         killed at every system call, run again: 15 minutes'
 	@echo 'make pool-faults    every field of the pool damaged, every page, the folder as a whole; 30 minutes'
 	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ taken away, one at a time: 15 minutes'
@@ -60,6 +61,10 @@ crash: all
 
 staleness: all
 	@tests/stale/run $(if $(ONLY),--only '$(ONLY)')
+
+faults: all
+	@for fs in ext4 xfs; do for engine in toydb mariadb; do \
+		tests/db/stall $$engine --fs $$fs --fault disk || bad=1; done; done; exit $${bad:-0}
 
 coherence: all
 	@tests/coherence/run --seconds $(or $(SECONDS),15)

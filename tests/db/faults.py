@@ -5,6 +5,7 @@ What must hold is DESIGN's: G1 and G6; `status` names file and reason as long as
 never says yes, and when the disk is well all of it mends without a restart.
 """
 import errno
+import os
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from faultdisk import ALL, ANYWHERE, INSIDE
 
 HEAL_SECONDS = 20.0  # a busy machine; the daemon tries again each second
 NOTICE_SECONDS = 10.0
+BLOCK = 4096
 
 
 @dataclass
@@ -50,6 +52,7 @@ FAULTS = {
     "eio-earlier": Fault(),
     "eio-restart": Fault({"gone": 1}, 1, DEAD),
     "eio-replay": Fault(),
+    "eio-grown": Fault(),
 }
 
 
@@ -106,6 +109,8 @@ class Watch:
         while flushes < 1 or time.monotonic() < end:
             flushes += 1
             self.must_refuse()
+            if self.wrong:
+                break
         words = self._seen()
         if words:
             self.wrong.append("status hides the fault after a while: " + words)
@@ -138,3 +143,35 @@ class Watch:
             time.sleep(0.05)
         self.wrong.append("not healed within %d s: %s" % (HEAL_SECONDS, words))
         return None
+
+
+class Ballast:
+    """Fills the file system but for `spare` bytes."""
+
+    def __init__(self, folder, spare=0):
+        self.path = os.path.join(folder, "ballast")
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            st = os.fstatvfs(fd)
+            room = st.f_bavail * st.f_frsize - spare
+            step = 64 << 20
+            at = 0
+            while step >= BLOCK:
+                if at + step > room + (32 << 20):
+                    step //= 2
+                    continue
+                try:
+                    os.posix_fallocate(fd, at, step)
+                    at += step
+                except OSError as e:
+                    if e.errno != errno.ENOSPC:
+                        raise
+                    step //= 2
+            if spare:
+                os.ftruncate(fd, max(0, at - spare))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def remove(self):
+        os.unlink(self.path)

@@ -52,6 +52,7 @@ class Server:
     def start(self, timeout=60, wait=True):
         self.log_from = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         env = {k: v for k, v in os.environ.items() if not k.startswith(("LD_", "PMEMLOGD_"))}
+        env["TMPDIR"] = self.box.folder("tmp", mode=0o1777)
         env.update(self.env)
         self.process = self.box.spawn(self.argv(), log=self.name + ".log", user=USER, group=USER,
                                       extra_groups=[], env=env, cwd="/")
@@ -131,9 +132,13 @@ class Server:
 
 def install(path):
     """An empty data directory in the folder, which belongs to the database's user."""
+    # A server that starts removes all that looks like a temporary table from there, anybody's.
+    tmp = os.path.join(os.path.dirname(path), "tmp")
+    os.makedirs(tmp, exist_ok=True)
+    os.chmod(tmp, 0o1777)
     run(["mariadb-install-db", "--no-defaults", "--user=" + USER, "--datadir=" + path,
          "--skip-test-db", "--auth-root-authentication-method=normal",
-         "--innodb-log-file-size=8M"])
+         "--innodb-log-file-size=8M"], env=dict(os.environ, TMPDIR=tmp))
 
 
 def prepare(box, name, sql=(), args=()):

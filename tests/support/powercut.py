@@ -67,12 +67,15 @@ class Campaign:
     recover=False: after the cut the database starts on what the disk alone has. lie=True: the
     daemon's syncs of the database's files are left out. no_drain=True (losefs): the database's records are
     not waited for. Each must lose rows.
+
+    image, template: the caller's own disk, and a data directory prepared before.
     """
 
     LANES = ("1MiB", "2MiB", "1MiB", "4MiB", "16MiB")
 
     def __init__(self, box, builddir, fs="ext4", seed=1, mode="pmemlogd", recover=True, lie=False,
-                 clients=4, group=5, sizes=None, library=True, no_drain=False, names="journal"):
+                 clients=4, group=5, sizes=None, library=True, no_drain=False, names="journal",
+                 image=None, template=None):
         self.box = box
         self.seed, self.mode, self.recover, self.clients = seed, mode, recover, clients
         self.group = group if recover else 1
@@ -81,9 +84,9 @@ class Campaign:
         lossy = fs == "losefs"
         if lossy:
             builddir = simdir(builddir)
-        self.image = LoseFs(box, builddir, rule=names) if lossy else Image(box, fs)
+        self.image = image or (LoseFs(box, builddir, rule=names) if lossy else Image(box, fs))
         self.datadir = os.path.join(self.image.path, "mariadb")
-        self.template = mariadb.prepare(box, "template", load.TABLES)
+        self.template = template or mariadb.prepare(box, "template", load.TABLES)
         self.product = None
         self.library = library
         if mode == "pmemlogd":
