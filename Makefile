@@ -32,7 +32,7 @@ help:
 	@echo 'make campaign       power cuts by the thousand, HOURS=h (1); reports in tests/reports/'
 	@echo 'make bench-check    goal, measured, verdict'
 	@echo 'make lint           format, manual pages, units, symbols'
-	@echo 'make test-sanitize  unit, crash and daemon tests under ASan + UBSan, then TSan'
+	@echo 'make test-sanitize  unit, crash, recover and daemon tests under ASan + UBSan, those with threads under TSan; half an hour'
 	@echo 'make install        [DESTDIR=...]'
 
 # A folder that appeared since the last configure is found by --reconfigure only.

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Model of room, waits and wakes: tests/models/space.pml. */
 #include "pool/space.h"
 
 #include <errno.h>
