@@ -3,10 +3,12 @@
 the table that are the file system's or the clock's, and the changes that concern all files at once.
 
 A scene has hooks, called in the order below; what it does not need does nothing."""
+import mmap
 import os
 import time
 
 import machine
+from changes import NEW
 from fsimage import Image
 from world import BLOCK, Wrong, run
 
@@ -242,6 +244,26 @@ class RolledBackWithin(RolledBack):
         w.facts(ctime="window")
 
 
+class MappedBefore(Scene):
+    """A mapping that was stored to beside the session, and again after the crash: the page is writable
+    already, so the kernel gives no new time. A window, LIMITS."""
+
+    name, when = "mapped before the crash", "after"
+
+    def recorded(self, w):
+        self.maps = []
+        for c in w.cells:
+            with open(c.paths[c.victim], "r+b") as f:
+                self.maps.append(mmap.mmap(f.fileno(), BLOCK))
+            self.maps[-1][:4] = b"zzzz"
+
+    def crashed(self, w):
+        for m in self.maps:
+            m[:] = NEW
+            m.close()
+        w.facts(ctime="window")
+
+
 class ClockBack(Scene):
     """The clock stands before the last record, and nobody sets it right."""
 
@@ -341,4 +363,5 @@ class OtherMachine(Scene):
 
 
 SCENES = [Unmounted, Twice, Dead, ReadOnly, Full, FullLate, RolledBack, ClockBack]
-VOLUMES = [RolledBackBefore, RolledBackWithin, ClockBackRight, ClockForward, Moved, Cloned, OtherMachine]
+VOLUMES = [RolledBackBefore, RolledBackWithin, MappedBefore, ClockBackRight, ClockForward, Moved, Cloned,
+           OtherMachine]
