@@ -245,12 +245,33 @@ static void heartbeat(void **state)
 	env_free(&e);
 }
 
+/* What a format writes does not depend on what was there. */
+static void format_over_other_bytes(void **state)
+{
+	static uint8_t memory[LANE_HEADER_BYTES + RING] __attribute__((aligned(64)));
+	struct lane_tail_found tail[2];
+	uint64_t time_ns, head;
+	struct lane l;
+
+	(void)state;
+	memset(memory, 0xee, LANE_HEADER_BYTES);
+	assert_int_equal(lane_format(&l, memory, sizeof(memory), 1, RING, 1), 0);
+	assert_int_equal(lane_tail_read(&l, tail), 1);
+	assert_int_equal(tail[0].tail, 0);
+	assert_int_equal(tail[0].chain, 0);
+	lane_beat_read(&l, &time_ns, &head);
+	assert_int_equal(time_ns, 0);
+	assert_int_equal(head, 0);
+	memset(memory, 0, sizeof(struct lane_identity)); /* the copy is whole, too */
+	assert_int_equal(lane_attach(&l, memory, sizeof(memory)), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(format_and_attach), cmocka_unit_test(tail_copies),
 		cmocka_unit_test(tail_torn),	     cmocka_unit_test(incarnation_torn),
-		cmocka_unit_test(heartbeat),
+		cmocka_unit_test(heartbeat),	     cmocka_unit_test(format_over_other_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
