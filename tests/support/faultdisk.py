@@ -114,8 +114,9 @@ class FaultDisk(Image):
                     at = os.lseek(f.fileno(), hole, os.SEEK_DATA)
                 except OSError:  # none follows
                     at = self.size
-                struct.pack_into("=QQ", self.map, 64 + 16 * n, hole, at - hole)
-                n += 1
+                if at - hole >= 1 << 20:  # smaller ones are bitmaps that mkfs has left for later
+                    struct.pack_into("=QQ", self.map, 64 + 16 * n, hole, at - hole)
+                    n += 1
                 if at >= self.size:
                     break
         struct.pack_into("=I", self.map, _ORDERS["ranges"], n)
