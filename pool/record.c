@@ -2,6 +2,7 @@
 #include "pool/record.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "pool/crc.h"
@@ -28,8 +29,16 @@ static int check_bounds(const struct record_header *h, uint64_t ring_size, uint6
 	case RECORD_TOUCH:
 	case RECORD_UNLINK:
 		return h->length == 0 ? 0 : -EBADMSG;
-	case RECORD_WRITE:
 	case RECORD_LINES:
+		/* a block of whole lines, a map, at most all of them */
+		if (h->offset % LINES_LINE != 0 || h->length < LINES_MAP_BYTES ||
+		    (h->length - LINES_MAP_BYTES) % LINES_LINE != 0 ||
+		    h->length > LINES_MAP_BYTES + LINES_MAX * LINES_LINE)
+			return -EBADMSG;
+		if (h->offset > (uint64_t)INT64_MAX - LINES_MAX * LINES_LINE)
+			return -EBADMSG;
+		__attribute__((fallthrough));
+	case RECORD_WRITE:
 		if (h->length > ring_size / 8 || record_bytes(h->length) > room)
 			return -EBADMSG;
 		return h->offset <= (uint64_t)INT64_MAX - h->length ? 0 : -EBADMSG;
@@ -75,4 +84,33 @@ int record_payload(const struct lane *l, const struct record_header *record, voi
 	memcpy(dst, lane_at(l, record->position) + RECORD_HEADER_BYTES, record->length);
 	__asm__ volatile("" ::: "memory"); /* the CRC is the copy's */
 	return crc32c(header_crc(record), dst, record->length) == record->crc ? 0 : -EBADMSG;
+}
+
+static bool has_line(const uint8_t *map, uint32_t line)
+{
+	return line < LINES_MAX && map[line / 8] & (1u << (line % 8));
+}
+
+int lines_next(const void *payload, uint32_t length, struct lines_run *run)
+{
+	const uint8_t *map = payload;
+	uint32_t lines, n = 0;
+
+	if (length < LINES_MAP_BYTES || (length - LINES_MAP_BYTES) % LINES_LINE != 0)
+		return -EBADMSG;
+	lines = (length - LINES_MAP_BYTES) / LINES_LINE;
+	while (run->line < LINES_MAX && !has_line(map, run->line))
+		run->line++;
+	while (has_line(map, run->line + n))
+		n++;
+	if (n == 0)
+		return run->taken == lines ? 0 : -EBADMSG;
+	if (n > lines - run->taken)
+		return -EBADMSG;
+	run->offset = run->line * LINES_LINE;
+	run->length = n * LINES_LINE;
+	run->bytes = map + LINES_MAP_BYTES + (size_t)run->taken * LINES_LINE;
+	run->line += n;
+	run->taken += n;
+	return 1;
 }

@@ -19,3 +19,16 @@ int record_check(const struct lane *l, uint64_t position, uint64_t tail, struct 
  * copied still has the record's CRC: 0 or -EBADMSG (overwritten meanwhile, or damaged).
  */
 int record_payload(const struct lane *l, const struct record_header *record, void *dst);
+
+/* A run of neighbouring lines in the payload of LINES. Zero: before the first. */
+struct lines_run {
+	uint32_t line;	 /* of the block: where to look for the next */
+	uint32_t offset; /* bytes from the block's start */
+	uint32_t length; /* bytes */
+	uint32_t taken;	 /* lines of the payload up to its end */
+	const uint8_t *bytes;
+};
+
+/* The next run of a LINES payload of `length` bytes: 1 and *run, 0 behind the last, or -EBADMSG when the
+ * map and the length do not agree. */
+int lines_next(const void *payload, uint32_t length, struct lines_run *run);

@@ -120,11 +120,13 @@ static int find_or_add(struct plan *plan, uint64_t id, struct plan_file **ret)
 }
 
 /* First pass: which files, up to where they are durable, what was unlinked. */
-static int note(struct plan *plan, const struct record_header *h, const char **ret_why)
+static int note(struct plan *plan, const struct lane *l, const struct record_header *h,
+		const char **ret_why)
 {
 	struct plan_file *f;
 	int r;
 
+	(void)l;
 	plan->walked++;
 	plan->newest_ns = max_of(plan->newest_ns, h->time_ns);
 	if (h->type == RECORD_PAD)
@@ -146,6 +148,7 @@ static int note(struct plan *plan, const struct record_header *h, const char **r
 		f->unlinked = true;
 		break;
 	case RECORD_WRITE:
+	case RECORD_LINES:
 		if (h->offset > (uint64_t)INT64_MAX - h->length) {
 			*ret_why = "a record lies beyond the largest file";
 			return -EBADMSG;
@@ -153,7 +156,7 @@ static int note(struct plan *plan, const struct record_header *h, const char **r
 		/* A file without a name gets none of these: it was not unlinked after all. */
 		f->unlinked = false;
 		break;
-	default: /* TOUCH counts by its time; LINES in the second pass, when the fences are known */
+	default: /* TOUCH counts by its time */
 		break;
 	}
 	return 0;
@@ -164,11 +167,31 @@ static bool is_live(const struct plan_file *f, const struct record_header *h)
 	return (h->type == RECORD_WRITE || h->type == RECORD_LINES) && h->position >= f->fence;
 }
 
-/* Second pass: what of it is live. */
-static int count(struct plan *plan, const struct record_header *h, const char **ret_why)
+/* Offset behind the last line of a LINES record: looked at before any file is written, since a map that
+ * does not fit is damage. */
+static int lines_end(const struct lane *l, const struct record_header *h, uint64_t *ret)
 {
+	cleanup_free void *payload = malloc(h->length);
+	struct lines_run run = { 0 };
+	int r;
+
+	if (!payload)
+		return -ENOMEM;
+	if (payload_guarded(l, h, payload) < 0)
+		return -EBADMSG;
+	*ret = h->offset;
+	while ((r = lines_next(payload, h->length, &run)) > 0)
+		*ret = h->offset + run.offset + run.length;
+	return r;
+}
+
+/* Second pass: what of it is live. */
+static int count(struct plan *plan, const struct lane *l, const struct record_header *h,
+		 const char **ret_why)
+{
+	uint64_t end = h->offset + h->length;
 	struct plan_file *f;
-	int i;
+	int i, r;
 
 	if (h->type == RECORD_PAD)
 		return 0;
@@ -180,13 +203,14 @@ static int count(struct plan *plan, const struct record_header *h, const char **
 		f->named = true;
 	if (!is_live(f, h))
 		return 0;
-	if (h->type == RECORD_LINES) {
-		*ret_why = "it holds LINES records, which this version does not replay";
-		return -EOPNOTSUPP;
+	r = h->type == RECORD_LINES ? lines_end(l, h, &end) : 0;
+	if (r < 0) {
+		*ret_why = "the map of a LINES record does not fit its lines";
+		return r;
 	}
 	f->records++;
 	f->bytes += h->length;
-	f->end = max_of(f->end, h->offset + h->length);
+	f->end = max_of(f->end, end);
 	plan->records++;
 	plan->bytes += h->length;
 	plan->largest = max_of(plan->largest, h->length);
@@ -194,7 +218,8 @@ static int count(struct plan *plan, const struct record_header *h, const char **
 }
 
 static int pass(struct plan *plan, const struct lane *l, const char **ret_why,
-		int (*step)(struct plan *, const struct record_header *, const char **))
+		int (*step)(struct plan *, const struct lane *, const struct record_header *,
+			    const char **))
 {
 	struct record_header h;
 	struct walk w;
@@ -202,7 +227,7 @@ static int pass(struct plan *plan, const struct lane *l, const char **ret_why,
 
 	walk_begin(&w, l, plan->tail, plan->tail_chain, plan->head);
 	while ((r = next_guarded(&w, &h)) == WALK_RECORD) {
-		r = step(plan, &h, ret_why);
+		r = step(plan, l, &h, ret_why);
 		if (r < 0)
 			return r;
 	}
@@ -240,7 +265,7 @@ int plan_make(struct plan *ret, const struct lane *l, const char **ret_why)
 		r = pass(ret, l, ret_why, note);
 	if (r == 0)
 		r = pass(ret, l, ret_why, count);
-	if (r == -EOPNOTSUPP || r == -ENOMEM)
+	if (r == -ENOMEM)
 		return r;
 	return r < 0 ? -EBADMSG : 0;
 }
@@ -250,6 +275,22 @@ void plan_free(struct plan *plan)
 	free(plan->files);
 	free(plan->slots);
 	memset(plan, 0, sizeof(*plan));
+}
+
+static int each_line_run(const struct record_header *h, const void *payload, size_t file,
+			 int (*each)(void *arg, size_t file, uint64_t offset, const void *payload,
+				     uint32_t length),
+			 void *arg)
+{
+	struct lines_run run = { 0 };
+	int r;
+
+	while ((r = lines_next(payload, h->length, &run)) > 0) {
+		r = each(arg, file, h->offset + run.offset, run.bytes, run.length);
+		if (r < 0)
+			return r;
+	}
+	return r;
 }
 
 int plan_each(const struct plan *plan, const struct lane *l,
@@ -275,11 +316,11 @@ int plan_each(const struct plan *plan, const struct lane *l,
 		if (!is_live(&plan->files[i], &h))
 			continue;
 		/* A client that still has the lane mapped may have changed it since plan_make. */
-		if (h.type != RECORD_WRITE || h.length > plan->largest ||
-		    h.offset > (uint64_t)INT64_MAX - h.length ||
+		if (h.length > plan->largest || h.offset > (uint64_t)INT64_MAX - h.length ||
 		    payload_guarded(l, &h, payload) < 0)
 			return -EBADMSG;
-		r = each(arg, (size_t)i, h.offset, payload, h.length);
+		r = h.type == RECORD_WRITE ? each(arg, (size_t)i, h.offset, payload, h.length)
+					   : each_line_run(&h, payload, (size_t)i, each, arg);
 		if (r < 0)
 			return r;
 	}

@@ -15,7 +15,7 @@
 struct plan_file {
 	uint64_t id;
 	uint64_t fence;	  /* records below this position are durable in the file */
-	uint64_t records; /* live WRITE records; 0: nothing to replay */
+	uint64_t records; /* live WRITE and LINES records; 0: nothing to replay */
 	uint64_t bytes;	  /* their payload */
 	uint64_t end;	  /* highest offset behind one of them */
 	bool named;	  /* a record of it that is no FENCE lies at or above the fence */
@@ -38,8 +38,7 @@ struct plan {
 
 /*
  * Walks the lane from its tail to its head and fills *ret (free it with plan_free in every case).
- * Returns 0; -EBADMSG: damaged, *ret_why says how and ret->head is where the walk stopped; -EOPNOTSUPP:
- * sound, but with records that this version cannot replay (LINES); -ENOMEM.
+ * Returns 0; -EBADMSG: damaged, *ret_why says how and ret->head is where the walk stopped; -ENOMEM.
  */
 int plan_make(struct plan *ret, const struct lane *l, const char **ret_why);
 void plan_free(struct plan *plan);
@@ -48,7 +47,7 @@ void plan_free(struct plan *plan);
 int plan_find(const struct plan *plan, uint64_t id);
 
 /*
- * Calls each() for every live record in lane order with its payload (a private copy that has the
+ * Calls each() for every live record in lane order (LINES: for each run of lines) with its payload (a private copy that has the
  * record's CRC). file: index in plan->files. A negative result of each() ends it and is returned.
  * Returns 0, -EBADMSG (the lane is no longer what plan_make saw) or -ENOMEM.
  */

@@ -121,12 +121,10 @@ static int make_plan(struct recovery *r)
 	}
 	if (result == 0)
 		return facts_files(r);
-	if (result != -EBADMSG && result != -EOPNOTSUPP)
+	if (result != -EBADMSG)
 		return result;
 	(void)snprintf(text, sizeof(text), "lane %u is damaged at position %llu: %s",
 		       r->domain.lane, (unsigned long long)r->plan.head, why);
-	if (result == -EOPNOTSUPP)
-		return quarantine(r, why, "Use the release that wrote them");
 	return quarantine(r, text, DO_DISCARD);
 }
 

@@ -88,6 +88,12 @@ struct record_header {
 
 #define RECORD_HEADER_BYTES 64u
 
+/* Payload of LINES: a map, bit i (byte i / 8, bit i % 8) for line i of the block that begins at the
+ * record's offset (a multiple of 64), then the lines whose bits are set, in order. */
+#define LINES_MAP_BYTES 16u
+#define LINES_LINE	64u
+#define LINES_MAX	(LINES_MAP_BYTES * 8)
+
 /* Room that a record with `length` payload bytes takes in the ring, without a PAD before it. */
 static inline uint64_t record_bytes(uint32_t length)
 {

@@ -350,6 +350,7 @@ static void test_discard_poison(void **state)
 static void test_lines(void **state)
 {
 	(void)state;
+	/* 'x' is 0x78: four bits in each byte of the map, 64 lines; one is there */
 	world_record(&w, RECORD_LINES, w.files[0].entry.id, 0, 'x', 80);
 	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_QUARANTINED);
 	assert_non_null(strstr(world_domain(&w).reason, "LINES"));

@@ -302,14 +302,56 @@ static void test_strange_records(void **state)
 	assert_int_equal(make(f), -EBADMSG);
 }
 
+/* LINES whose map has one byte of its sixteen. */
+static void put_lines(struct fixture *f, uint64_t offset, unsigned at, uint8_t map, unsigned lines)
+{
+	uint8_t *payload = (uint8_t *)lane_at(&f->lane, f->head) + RECORD_HEADER_BYTES;
+	struct record_header h = { .type = RECORD_LINES,
+				   .file_id = 7,
+				   .offset = offset,
+				   .length = LINES_MAP_BYTES + lines * LINES_LINE };
+	uint64_t position = put(f, h, 0);
+	struct record_header *there = (void *)lane_at(&f->lane, position);
+
+	payload[at] = map;
+	for (unsigned i = 0; i < lines; i++)
+		memset(payload + LINES_MAP_BYTES + i * LINES_LINE, 'p' + (int)i, LINES_LINE);
+	there->crc = crc32c(0, (const uint8_t *)there + 4, sizeof(*there) - 4);
+	there->crc = crc32c(there->crc, payload, h.length);
+	f->chain = there->crc;
+}
+
 static void test_lines(void **state)
 {
 	struct fixture *f = *state;
 
-	(void)put(f, (struct record_header){ .type = RECORD_LINES, .file_id = 7, .length = 80 },
-		  'x');
-	assert_int_equal(make(f), -EOPNOTSUPP);
+	put_write(f, 7, 0, 'a', 8192);
+	put_lines(f, 4096, 15, 0x80, 1);
+	assert_int_equal(make(f), 0);
+	assert_int_equal(f->plan.files[0].end, 4096 + 8192);
+	put_lines(f, 8192, 0, 0x2c, 3);
+	put_lines(f, 4096, 1, 0x01, 1);
+	put_lines(f, 4096, 1, 0x00, 0);
+	assert_int_equal(make(f), 0);
+	assert_int_equal(f->plan.records, 5);
+	assert_string_equal(replay(f), "7:0+8192=a 7:12224+64=p 7:8320+128=p 7:8512+64=r "
+				       "7:4608+64=p ");
+}
+
+/* Found before anything is written. */
+static void test_lines_map(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t head = f->head;
+	uint32_t chain = f->chain;
+
+	put_lines(f, 0, 3, 0x03, 1);
+	assert_int_equal(make(f), -EBADMSG);
 	assert_non_null(strstr(f->why, "LINES"));
+	f->head = head;
+	f->chain = chain;
+	put_lines(f, 0, 3, 0x03, 3);
+	assert_int_equal(make(f), -EBADMSG);
 	/* those that a FENCE covers need no replay */
 	(void)put(f,
 		  (struct record_header){ .type = RECORD_FENCE, .file_id = 7, .offset = f->head },
@@ -317,6 +359,17 @@ static void test_lines(void **state)
 	put_write(f, 7, 0, 'a', 10);
 	assert_int_equal(make(f), 0);
 	assert_string_equal(replay(f), "7:0+10=a ");
+}
+
+/* A name that LINES are written to was not unlinked after all. */
+static void test_lines_after_unlink(void **state)
+{
+	struct fixture *f = *state;
+
+	(void)put(f, (struct record_header){ .type = RECORD_UNLINK, .file_id = 7 }, 0);
+	put_lines(f, 0, 0, 0x01, 1);
+	assert_int_equal(make(f), 0);
+	assert_false(f->plan.files[0].unlinked);
 }
 
 /* A hostile domain: as many ids as records. Bounded work, no crash. */
@@ -463,6 +516,8 @@ int main(void)
 		T(test_flips),
 		T(test_strange_records),
 		T(test_lines),
+		T(test_lines_map),
+		T(test_lines_after_unlink),
 		T(test_many_ids),
 		T(test_sigbus),
 		T(test_changed_under_us),

@@ -70,13 +70,25 @@ static void bounds(void **state)
 		struct record_header h = plain();
 
 		h.type = type;
-		assert_int_equal(check(&h),
-				 type == RECORD_WRITE || type == RECORD_LINES ? 0 : -EBADMSG);
+		assert_int_equal(check(&h), type == RECORD_WRITE ? 0 : -EBADMSG);
 		h.length = 0;
 		h.offset = 0;
 		assert_int_equal(check(&h),
-				 type >= 1 && type <= 6 && type != RECORD_PAD ? 0 : -EBADMSG);
+				 type >= 1 && type <= 5 && type != RECORD_PAD ? 0 : -EBADMSG);
+		/* whole lines of a block, behind a map */
+		h.length = 16 + 64;
+		assert_int_equal(check(&h),
+				 type == RECORD_WRITE || type == RECORD_LINES ? 0 : -EBADMSG);
 	}
+#define AS_LINES(at, n) (h.type = RECORD_LINES, h.offset = (at), h.length = (n))
+	GOOD(AS_LINES(4096, 16));
+	GOOD(AS_LINES(INT64_MAX - 8191 - 64, 16));
+	BAD(AS_LINES(INT64_MAX - 8191, 16));
+	BAD(AS_LINES(4095, 16));
+	BAD(AS_LINES(4096, 15));
+	BAD(AS_LINES(4096, 16 + 63));
+	GOOD(AS_LINES(4096, 16 + 127 * 64));
+	BAD(AS_LINES(4096, 16 + 129 * 64));
 	BAD(h.flags = 2);
 	BAD(h.incarnation++);
 	BAD(h.drained = 704);
