@@ -22,6 +22,7 @@ struct config {
 	char *state_dir;
 	uint64_t lane_size_bytes; /* ring of a new lane */
 	uint64_t bypass_size_bytes;
+	bool changed_lines; /* control files made from now on have images */
 	uint64_t destage_age_ns;
 	uint64_t reconnect_timeout_ns;
 	uint64_t clock_wait_ns;

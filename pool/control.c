@@ -13,10 +13,10 @@
 #define HEAD_TRIES \
 	1000u /* picked: a publish takes ns, so only a hostile peer moves it that often */
 
-static int map_file(struct control *ret, int fd)
+/* A control file without images, or with them: an older daemon's ends at CTL_BYTES. */
+static int map_file(struct control *ret, int fd, uint64_t bytes)
 {
-	long base =
-		sys_call6(SYS_mmap, 0, (long)CTL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	long base = sys_call6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	uint8_t *p;
 
 	if (base < 0 && base > -4096)
@@ -25,10 +25,18 @@ static int map_file(struct control *ret, int fd)
 	*ret = (struct control){
 		.fd = fd,
 		.head = (void *)p,
+		.bytes = bytes,
 		.hot = (void *)(p + CTL_HOT_OFFSET),
 		.slots = (void *)(p + CTL_SLOTS_OFFSET),
 		.files = (void *)(p + CTL_FILES_OFFSET),
 	};
+	if (bytes < CTL_ALL_BYTES)
+		return 0;
+	ret->images = (void *)(p + CTL_BYTES);
+	ret->image_bytes = p + CTL_IMAGES_OFFSET;
+	/* Log data in a core file: only where the lane itself would be. Advice; a refusal is none. */
+	(void)sys_call3(SYS_madvise, ret->image_bytes, (long)(bytes - CTL_IMAGES_OFFSET),
+			MADV_DONTDUMP);
 	return 0;
 }
 
@@ -36,18 +44,19 @@ int control_create(struct control *ret, int fd, const struct ctl_head *src, uint
 		   uint32_t chain)
 {
 	struct ctl_head head = *src;
+	uint64_t bytes = head.images ? CTL_ALL_BYTES : CTL_BYTES;
 	int r;
 
 	if (position % LANE_ALIGN != 0)
 		return -EINVAL;
-	r = (int)sys_call2(SYS_ftruncate, fd, (long)CTL_BYTES);
+	r = (int)sys_call2(SYS_ftruncate, fd, (long)bytes);
 	if (r < 0)
 		return r;
 	/* Allocated whole: a full tmpfs must fail here and not as a SIGBUS in a database. */
-	r = (int)sys_call4(SYS_fallocate, fd, 0, 0, (long)CTL_BYTES);
+	r = (int)sys_call4(SYS_fallocate, fd, 0, 0, (long)bytes);
 	if (r < 0)
 		return r;
-	r = map_file(ret, fd);
+	r = map_file(ret, fd, bytes);
 	if (r < 0)
 		return r;
 
@@ -57,6 +66,7 @@ int control_create(struct control *ret, int fd, const struct ctl_head *src, uint
 	head.size = CTL_BYTES;
 	head.slots = CTL_SLOTS;
 	head.files = CTL_FILES;
+	head.images = head.images ? CTL_IMAGES : 0;
 	memset(head.frozen, 0, sizeof(head.frozen));
 	*ret->head = head;
 	ret->hot->tail = position;
@@ -75,7 +85,7 @@ int control_map(struct control *ret, int fd, struct ctl_head *ret_head)
 		return r;
 	if (!S_ISREG(st.st_mode) || st.st_size < 0 || (uint64_t)st.st_size < CTL_BYTES)
 		return -EINVAL;
-	r = map_file(ret, fd);
+	r = map_file(ret, fd, (uint64_t)st.st_size >= CTL_ALL_BYTES ? CTL_ALL_BYTES : CTL_BYTES);
 	if (r < 0)
 		return r;
 
@@ -90,6 +100,11 @@ int control_map(struct control *ret, int fd, struct ctl_head *ret_head)
 		 ret_head->files != CTL_FILES || ret_head->ring_size < LANE_RING_MIN ||
 		 ret_head->ring_size > LANE_RING_MAX || ret_head->ring_size % LANE_ALIGN != 0)
 		r = -EINVAL;
+	/* Without images a file costs lane space, nothing else: what is odd here means none. */
+	if (ret_head->images != CTL_IMAGES) {
+		ret->images = NULL;
+		ret->image_bytes = NULL;
+	}
 	ret_head->domain[sizeof(ret_head->domain) - 1] = '\0';
 	ret_head->lane_path[sizeof(ret_head->lane_path) - 1] = '\0';
 	if (r < 0)
@@ -100,7 +115,7 @@ int control_map(struct control *ret, int fd, struct ctl_head *ret_head)
 void control_unmap(struct control *c, bool close_fd)
 {
 	if (c->head)
-		(void)sys_call2(SYS_munmap, c->head, (long)CTL_BYTES);
+		(void)sys_call2(SYS_munmap, c->head, (long)c->bytes);
 	if (close_fd && c->fd >= 0)
 		(void)sys_call1(SYS_close, c->fd);
 	*c = (struct control){ .fd = -1 };

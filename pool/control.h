@@ -9,16 +9,19 @@
 
 struct control {
 	int fd;		       /* of the control file; one per process, never closed by a session */
-	struct ctl_head *head; /* mapping, CTL_BYTES */
+	struct ctl_head *head; /* mapping, `bytes` */
+	uint64_t bytes;	       /* CTL_BYTES, or CTL_ALL_BYTES with images */
 	struct ctl_hot *hot;
-	struct ctl_slot *slots; /* CTL_SLOTS */
-	struct ctl_file *files; /* CTL_FILES */
+	struct ctl_slot *slots;	  /* CTL_SLOTS */
+	struct ctl_file *files;	  /* CTL_FILES */
+	struct ctl_image *images; /* CTL_IMAGES, or NULL */
+	uint8_t *image_bytes;	  /* CTL_IMAGES x CTL_IMAGE_BYTES, or NULL */
 };
 
 /*
  * Fills an empty, already opened read-write tmpfs file (ownership and mode set by the caller) with a
  * new control file in state CTL_NEW and maps it: *src gives the constant part (magic, version, size,
- * slots, files and state are set here); tail = head = position, chain as given. Daemon only. The
+ * slots, files and state are set here; images other than 0 asks for them); tail = head = position, chain as given. Daemon only. The
  * caller sets the state to CTL_OPEN with a release store once the lane is ready.
  * Returns 0 or a negative errno; on failure nothing stays mapped. Takes the descriptor over on 0.
  */

@@ -9,6 +9,7 @@
 #include "base/sys.h"
 #include "pool/file_internal.h"
 #include "pool/heal.h"
+#include "pool/image.h"
 #include "pool/pages.h"
 
 /* Two tries: the first sync after a heal may report an old error that the heal has mended. */
@@ -89,6 +90,7 @@ int file_put_right(struct session *s, const struct caller *who, struct file_ref 
 	uint64_t end;
 	int rc;
 
+	image_drop(s, r->f);
 	rc = file_look(s, r, &st);
 	if (rc < 0)
 		return rc;
@@ -121,6 +123,7 @@ long file_fenced_locked(struct session *s, const struct caller *who, struct file
 		return rc;
 
 	atomic_add_relaxed(&s->ctl.hot->rule_f, 1);
+	image_drop(s, f);
 	/* Before anything: who takes the lock from our dead hands heals, syncs and fences. Release
 	 * pairs with file_sync's look without the lock. */
 	atomic_store_release(&f->op, 1);
@@ -171,6 +174,7 @@ int file_bypass_locked(struct session *s, const struct caller *who, struct file_
 	}
 
 	atomic_add_relaxed(&s->ctl.hot->rule_f, 1);
+	image_drop(s, f);
 	atomic_store_release(&f->op, 1);
 	if (file_live(s, f))
 		rc = file_fence(s, who, r, false, keep);

@@ -13,14 +13,13 @@
 
 #include "base/sys.h"
 #include "pool/file_internal.h"
+#include "pool/image.h"
 #include "pool/interval.h"
 #include "pool/record.h"
 #include "pool/walk.h"
 
-#define BEGIN_ANEW 1   /* the daemon trimmed what was about to be read */
-#define ANEW_MAX   64  /* a trim comes once in a while; only a hostile peer gets there */
-#define LINE	   64u /* LINES: unit of change */
-#define MAP_BYTES  16u /* LINES: bit i of the map stands for line i of the block */
+#define BEGIN_ANEW 1  /* the daemon trimmed what was about to be read */
+#define ANEW_MAX   64 /* a trim comes once in a while; only a hostile peer gets there */
 
 struct heal {
 	struct session *s;
@@ -144,21 +143,15 @@ static int write_gaps(struct heal *h, const uint8_t *data, uint64_t offset, uint
 
 static int write_lines(struct heal *h, const struct record_header *record, const uint8_t *payload)
 {
-	const uint8_t *map = payload;
-	const uint8_t *line = payload + MAP_BYTES;
+	struct lines_run run = { 0 };
 	int rc;
 
-	for (unsigned i = 0; i < MAP_BYTES * 8; i++) {
-		if (!(map[i / 8] & (1u << (i % 8))))
-			continue;
-		if ((size_t)(line - payload) + LINE > record->length)
-			return -EBADMSG;
-		rc = write_gaps(h, line, record->offset + (uint64_t)i * LINE, LINE);
+	while ((rc = lines_next(payload, record->length, &run)) > 0) {
+		rc = write_gaps(h, run.bytes, record->offset + run.offset, run.length);
 		if (rc < 0)
 			return rc;
-		line += LINE;
 	}
-	return 0;
+	return rc;
 }
 
 static int write_record(struct heal *h, const struct record_header *record)
@@ -177,8 +170,6 @@ static int write_record(struct heal *h, const struct record_header *record)
 
 	if (record->type == RECORD_WRITE)
 		return write_gaps(h, h->payload.base, record->offset, record->length);
-	if (record->length < MAP_BYTES)
-		return -EBADMSG;
 	return write_lines(h, record, h->payload.base);
 }
 
@@ -217,6 +208,7 @@ int heal_around(struct session *s, const struct caller *who, struct file_ref *r,
 	struct stat st;
 	int rc;
 
+	image_drop(s, r->f);
 	rc = file_look(s, r, &st);
 	if (rc < 0)
 		return rc;

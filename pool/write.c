@@ -7,6 +7,7 @@
 
 #include "base/sys.h"
 #include "pool/file_internal.h"
+#include "pool/image.h"
 
 #define WAIT_FOR_ROOM INT64_MIN /* no errno: let go of the lock, wait, start over */
 
@@ -24,14 +25,20 @@ struct write_call {
 	struct stat before;
 };
 
-static ssize_t real_write(const struct write_call *w, int64_t offset, int rwf_flags)
+static ssize_t write_from(const struct write_call *w, const struct iovec *iov, int iovcnt,
+			  int64_t offset, int rwf_flags)
 {
 	ssize_t n;
 
 	do {
-		n = w->s->io->pwritev(w->r->fd, w->iov, w->iovcnt, offset, rwf_flags);
+		n = w->s->io->pwritev(w->r->fd, iov, iovcnt, offset, rwf_flags);
 	} while (n == -EINTR);
 	return n;
+}
+
+static ssize_t real_write(const struct write_call *w, int64_t offset, int rwf_flags)
+{
+	return write_from(w, w->iov, w->iovcnt, offset, rwf_flags);
 }
 
 /* Sync that the program asked for by open flags which its real descriptor does not carry. */
@@ -52,6 +59,7 @@ static ssize_t write_plain(const struct write_call *w)
 	bool synced = flags & (RWF_DSYNC | RWF_SYNC);
 	ssize_t n;
 
+	image_drop(w->s, f);
 	/* Before: a sync that began before the call does not cover it. After: neither does one that
 	 * began while it ran. */
 	if (!synced)
@@ -119,7 +127,24 @@ static ssize_t foreign_appender(const struct write_call *w, const struct stat *a
 	return rc < 0 ? rc : n;
 }
 
-static ssize_t write_at(const struct write_call *w, int64_t place, uint64_t reserved)
+/* The record of a rewrite: what differs from the image. */
+static void say_lines_only(const struct write_call *w, const struct image_write *image,
+			   struct append_request *record)
+{
+	struct ctl_file *f = w->r->f;
+	uint64_t saved = record->length - image->payload_bytes;
+
+	record->type = RECORD_LINES;
+	record->iov = image->payload;
+	record->iovcnt = image->payload_count;
+	record->length = image->payload_bytes;
+	/* a store and no locked addition: the file lock keeps other writers away */
+	atomic_store_relaxed(&f->saved, f->saved + saved);
+}
+
+/* image: where the bytes come from, and what of them is new; NULL: from the caller's memory, all. */
+static ssize_t write_at(const struct write_call *w, int64_t place, uint64_t reserved,
+			const struct image_write *image)
 {
 	struct append_request record = {
 		.type = RECORD_WRITE,
@@ -131,7 +156,11 @@ static ssize_t write_at(const struct write_call *w, int64_t place, uint64_t rese
 	ssize_t n;
 	int rc;
 
-	n = real_write(w, place, 0);
+	if (image) {
+		record.iov = image->iov;
+		record.iovcnt = image->iovcnt;
+	}
+	n = write_from(w, record.iov, record.iovcnt, place, 0);
 	if (n <= 0) {
 		(void)space_release(w->s, w->who, reserved);
 		return n;
@@ -150,9 +179,16 @@ static ssize_t write_at(const struct write_call *w, int64_t place, uint64_t rese
 
 	record.offset = (uint64_t)place;
 	record.length = (uint32_t)n; /* at most the payload limit */
+	if ((uint64_t)n < w->total)
+		image = NULL;
+	if (image && image->lines)
+		say_lines_only(w, image, &record);
 	rc = append_record(w->s, w->who, w->r->f, 0, &record, NULL);
-	if (rc == APPEND_OK)
+	if (rc == APPEND_OK) {
+		if (image)
+			image_keep(w->s, w->r->f, image);
 		return n;
+	}
 	/* A reservation that did not hold, or no lane lock: a sync does what the record would have. */
 	return settle_by_fence(w, (uint64_t)place, (uint64_t)n, n);
 }
@@ -162,6 +198,8 @@ static ssize_t write_recorded(const struct write_call *w, uint64_t reserved)
 {
 	struct ctl_file *f = w->r->f;
 	int64_t place = place_of(w);
+	struct image_write image;
+	bool kept;
 	ssize_t n;
 
 	if (place < 0) {
@@ -171,11 +209,14 @@ static ssize_t write_recorded(const struct write_call *w, uint64_t reserved)
 	/* It has a name: an unlink that was announced failed, or its caller died before it. */
 	if (atomic_load_relaxed(&f->unlinked))
 		atomic_store_release(&f->unlinked, 0);
+	kept = image_begin(w->s, f, w->iov, w->iovcnt, (uint64_t)place, w->total,
+			   (uint64_t)w->before.st_size, &image);
 	/* For who takes the lock from our dead hands. The length second, and gone first: it says that
 	 * the rest is valid. */
 	atomic_store_relaxed(&f->write_offset, (uint64_t)place);
 	atomic_store_release(&f->write_length, (uint32_t)w->total); /* at most the payload limit */
-	n = write_at(w, place, reserved);
+	n = write_at(w, place, reserved, kept ? &image : NULL);
+	/* not the offset: image_keep's */
 	atomic_store_release(&f->write_length, 0);
 	return n;
 }

@@ -142,6 +142,7 @@ static void fill_head(const struct domain *d, const struct lane *l, struct ctl_h
 		.bypass_size = config_get(c, bypass_size_bytes),
 		.reconnect_timeout_ns = config_get(c, reconnect_timeout_ns),
 		.media = p->emulated ? CTL_MEDIA_EMULATED : CTL_MEDIA_FSDAX,
+		.images = c->changed_lines,
 	};
 	memcpy(ret->domain, d->name, sizeof(ret->domain));
 	memcpy(ret->pool_uuid, p->sb.uuid, sizeof(ret->pool_uuid));

@@ -23,7 +23,7 @@
 
 /* Copies, so that nothing is built while locks are held or under a guard. */
 struct file_status {
-	uint64_t id, live_bytes, records;
+	uint64_t id, live_bytes, records, saved;
 	uint32_t state, reason, degraded;
 	bool failing;
 	char path[sizeof(((struct pool_file *)0)->path)];
@@ -103,6 +103,7 @@ static int copy_words(const struct domain *d, struct domain_status *s)
 		s->files[i].reason = atomic_load_relaxed(&f->reason);
 		s->files[i].degraded = atomic_load_relaxed(&f->degraded);
 		s->files[i].records = atomic_load_relaxed(&f->records);
+		s->files[i].saved = atomic_load_relaxed(&f->saved);
 		s->files[i].live_bytes = last > first ? last - first : 0;
 	}
 	s->sessions = slot_count(&d->s.ctl, s->versions, VERSIONS);
@@ -185,6 +186,7 @@ static struct json_object *file_json(const struct file_status *f, bool attached,
 	json_object_object_add(o, "degraded", json_object_new_boolean(degraded));
 	add_u64(o, "live_bytes", f->live_bytes);
 	add_u64(o, "records", f->records);
+	add_u64(o, "saved_bytes", f->saved);
 	if (degraded || (attached && f->state == FILE_BYPASS))
 		*exit = 1;
 	return o;
@@ -204,6 +206,7 @@ static struct json_object *refused_json(const struct refused *f)
 	json_object_object_add(o, "degraded", json_object_new_boolean(false));
 	add_u64(o, "live_bytes", 0);
 	add_u64(o, "records", 0);
+	add_u64(o, "saved_bytes", 0);
 	return o;
 }
 

@@ -5,8 +5,8 @@
  * processes and the daemon. It outlives the daemon and not the boot. Owned by the domain's uid, so
  * the daemon believes nothing in it: it only loads, stores and compares words.
  *
- *     0        4096              8192             slots_offset      files_offset
- *     | head   | hot words       | (reserved)     | slots           | files            |
+ *     0        4096         8192      CTL_FILES_OFFSET  CTL_BYTES        CTL_IMAGES_OFFSET
+ *     | head   | hot words  | slots   | files           | image heads    | images       |
  *
  * Lock words, 64 bits: 0, or slot << 48 | generation << 24 | thread id. A thread id is there so
  * that the threads of one process, which share a slot, can tell a dead owner among themselves.
@@ -24,8 +24,10 @@
 #define CTL_SLOTS	 1024u /* processes of one domain; picked: three times PostgreSQL's 300 backends */
 #define CTL_FILES	 4096u /* registered files of one domain; picked: ten years of daily binlogs */
 #define CTL_SLOT_DAEMON	 0u
-#define CTL_DOMAIN_MAX	 64u /* bytes of a domain's name with its terminating zero */
-#define CTL_HANDLE_MAX	 64u /* bytes of a file handle; ext4 8, xfs 12, btrfs up to 40 */
+#define CTL_IMAGES	 512u /* entries that may keep the image of a block; picked: 4 MiB of tmpfs */
+#define CTL_IMAGE_BYTES	 8192u /* largest block: what the 128 bits of a LINES map stand for */
+#define CTL_DOMAIN_MAX	 64u   /* bytes of a domain's name with its terminating zero */
+#define CTL_HANDLE_MAX	 64u   /* bytes of a file handle; ext4 8, xfs 12, btrfs up to 40 */
 
 /* fcntl locks lie beyond the end of the file: the session lock, then one byte for each slot. */
 #define CTL_LOCK_SESSION    (INT64_C(1) << 40)
@@ -51,7 +53,7 @@ struct ctl_head {
 	uint32_t lane;	      /* lane number */
 	uint32_t uid;	      /* of the domain */
 	uint64_t incarnation; /* the lane's */
-	uint64_t size;	      /* bytes of the control file */
+	uint64_t size;	      /* CTL_BYTES; images come after */
 	uint32_t slots;	      /* CTL_SLOTS */
 	uint32_t files;	      /* CTL_FILES */
 	uint8_t frozen[16];   /* zero */
@@ -63,7 +65,7 @@ struct ctl_head {
 	uint64_t bypass_size;	       /* bytes; larger writes take RULE F */
 	uint64_t reconnect_timeout_ns; /* no progress for so long: bypass */
 	uint32_t media;		       /* enum ctl_media */
-	uint32_t reserved;
+	uint32_t images;     /* CTL_IMAGES; 0: whole records only, nothing lies beyond CTL_BYTES */
 	char lane_path[512]; /* absolute path of the lane file, for attaching without a daemon */
 };
 
@@ -170,11 +172,31 @@ struct ctl_file {
 	/* under the file lock: a write that has no record yet; length 0: none */
 	uint64_t write_offset;
 	uint32_t write_length;
-	uint8_t reserved[44];
+	uint32_t reserved1;
+	uint64_t saved; /* relaxed counter: payload bytes that LINES left out */
+	uint8_t reserved[32];
 };
 
-#define CTL_FILES_OFFSET (CTL_SLOTS_OFFSET + CTL_SLOTS * (uint32_t)sizeof(struct ctl_slot))
-#define CTL_BYTES	 ((uint64_t)CTL_FILES_OFFSET + (uint64_t)CTL_FILES * sizeof(struct ctl_file))
+/*
+ * What a file's last written block will hold after recovery, all under the file's lock (pool/image.h).
+ * Entry i has image i. The bytes of the image lie at ctl_image_bytes.
+ */
+struct ctl_image {
+	uint32_t valid;	 /* struck out first, set last: an owner may die at any instruction */
+	uint32_t length; /* bytes, a multiple of 64 */
+	uint64_t offset; /* in the file, a multiple of 64 */
+	uint64_t id;	 /* of the file that it is of */
+	uint64_t rule_f; /* hot's counter when it became valid */
+	uint64_t last_start, last_end; /* of the last write: is the next one a rewrite? */
+	uint32_t
+		rewrites; /* above 0: the file's blocks are rewritten, an image is worth its copy */
+	uint8_t reserved[12];
+};
+
+#define CTL_FILES_OFFSET  (CTL_SLOTS_OFFSET + CTL_SLOTS * (uint32_t)sizeof(struct ctl_slot))
+#define CTL_BYTES	  ((uint64_t)CTL_FILES_OFFSET + (uint64_t)CTL_FILES * sizeof(struct ctl_file))
+#define CTL_IMAGES_OFFSET (CTL_BYTES + CTL_IMAGES * sizeof(struct ctl_image))
+#define CTL_ALL_BYTES	  (CTL_IMAGES_OFFSET + (uint64_t)CTL_IMAGES * CTL_IMAGE_BYTES)
 
 static_assert(offsetof(struct ctl_head, state) == 12, "frozen");
 static_assert(offsetof(struct ctl_head, frozen) == 48, "frozen");
@@ -187,3 +209,5 @@ static_assert(offsetof(struct ctl_hot, tail) == 128, "line 2");
 static_assert(offsetof(struct ctl_hot, asleep) == 192, "line 3");
 static_assert(sizeof(struct ctl_slot) == 64, "slot");
 static_assert(sizeof(struct ctl_file) == 256, "file entry");
+static_assert(sizeof(struct ctl_image) == 64, "image head");
+static_assert(CTL_BYTES % 4096 == 0 && CTL_IMAGES_OFFSET % 4096 == 0, "pages");

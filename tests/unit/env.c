@@ -31,7 +31,8 @@ void env_make(struct env *e, uint64_t ring_size)
 				 .ring_size = ring_size,
 				 .bypass_size = 1 << 20,
 				 .reconnect_timeout_ns = 200000000,
-				 .media = CTL_MEDIA_EMULATED };
+				 .media = CTL_MEDIA_EMULATED,
+				 .images = 1 };
 	void *base;
 	int fd;
 
