@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/overflow.h"
+#include "pool/record.h"
 #include "tests/crash/replay.h"
 #include "tests/crash/sequence.h"
 #include "tests/crash/world.h"
@@ -65,6 +66,26 @@ void check_fail(const char *what, int file)
 	report("no cut", what, file);
 }
 
+/* Every line of it is the call's, or was of one that was killed. */
+static const char *check_lines(const struct model_call *c, const struct record_header *h,
+			       const uint8_t *payload)
+{
+	struct lines_run run = { 0 };
+	int rc;
+
+	while ((rc = lines_next(payload, h->length, &run)) > 0) {
+		uint64_t at = h->offset + run.offset;
+
+		if (model_was_killed(c->file, at, run.length, run.bytes))
+			continue;
+		if (at < c->offset || at + run.length > c->offset + c->length)
+			return "changed lines lie outside of what was written";
+		if (memcmp(run.bytes, c->data + (at - c->offset), run.length) != 0)
+			return "changed lines have other bytes than were written";
+	}
+	return rc < 0 ? "a map and its lines do not agree" : NULL;
+}
+
 /* The record of the call under way, if it is whole, is the call's. */
 static const char *check_record(void)
 {
@@ -75,6 +96,8 @@ static const char *check_record(void)
 	if (!c || c->length == 0 || !replay_find(&plan, c->file, c->head, &h))
 		return NULL;
 	payload = lane_at(&plan.lane, h.position) + RECORD_HEADER_BYTES;
+	if (h.type == RECORD_LINES)
+		return check_lines(c, &h, payload);
 	/* Or the last words of a process that was killed before head was published. */
 	if (model_was_killed(c->file, h.offset, h.length, payload))
 		return NULL;

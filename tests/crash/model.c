@@ -280,8 +280,10 @@ bool model_was_killed(int file, uint64_t offset, uint64_t n, const void *data)
 	for (unsigned i = 0; i < model.nalts; i++) {
 		const struct model_alt *a = &model.alts[i];
 
-		if (a->kind == ALT_KILLED && a->file == file && a->offset == offset &&
-		    n <= a->length && memcmp(a->data, data, n) == 0)
+		/* changed lines begin anywhere in the write */
+		if (a->kind == ALT_KILLED && a->file == file && a->offset <= offset &&
+		    offset + n <= a->offset + a->length &&
+		    memcmp(a->data + (offset - a->offset), data, n) == 0)
 			return true;
 	}
 	return false;

@@ -11,6 +11,7 @@
 #define OP_LIST(X)          \
 	X(WRITE, 8, C)      \
 	X(OVERLAP, 8, C)    \
+	X(REWRITE, 6, C)    \
 	X(APPEND, 6, C)     \
 	X(NEXT, 4, C)       \
 	X(PLAIN, 4, C)      \
@@ -68,6 +69,7 @@ struct ops {
 	uint64_t kill_step;	     /* the next call is killed before this step of its; 0: not */
 	unsigned wrap_lines;	     /* WRAP: lines left at the ring's end; 0: by chance */
 	unsigned wrap_record;	     /* and lines of the record that comes then; 0: by chance */
+	bool rewrite;		     /* what is written is mostly there already, in one piece */
 	bool died;		     /* the last call was killed */
 	bool leave;	/* what a dead owner left is put right inside the next quiet call */
 	char note[128]; /* for the trace */

@@ -8,8 +8,10 @@
 #include "tests/crash/fiber.h"
 #include "tests/crash/ops_internal.h"
 
-#define FILL_WRITES 24u
-#define RING_LINES  (MEDIUM_RING / LANE_ALIGN)
+#define FILL_WRITES   24u
+#define REWRITE_AT    1024
+#define REWRITE_BYTES 2048u
+#define RING_LINES    (MEDIUM_RING / LANE_ALIGN)
 #define WRAP_LINES \
 	((WORLD_BYPASS_SIZE + RECORD_HEADER_BYTES) / LANE_ALIGN) /* of the largest record */
 
@@ -33,6 +35,18 @@ static uint64_t foreign_first(struct ops *o, uint64_t at)
 	return at + sizeof(bytes);
 }
 
+/* The block as it stands, a few bytes of it new. */
+static void fill_rewritten(struct ops *o, uint8_t *data, uint64_t at, uint64_t n)
+{
+	const struct disk_file *d = &disk.files[o->file];
+
+	for (uint64_t i = 0; i < n; i++)
+		if (at + i < d->size && d->cache[at + i] != 0)
+			data[i] = d->cache[at + i];
+	for (uint32_t i = rng_below(&o->rng, 4); i > 0; i--)
+		data[rng_below(&o->rng, (uint32_t)n)] ^= 0x80 | 1;
+}
+
 /* offset: bytes, or -1 for the description's position. */
 static void do_write(struct ops *o, enum open_kind kind, int64_t offset, uint64_t n)
 {
@@ -54,15 +68,17 @@ static void do_write(struct ops *o, enum open_kind kind, int64_t offset, uint64_
 	if (kind == OPEN_APPEND && disk.foreign_next)
 		at = foreign_first(o, at);
 	fill_random(o, data, n);
-	iov[0] = (struct iovec){ data, n / 3 };
-	iov[1] = (struct iovec){ data + n / 3, n - n / 3 };
+	if (o->rewrite)
+		fill_rewritten(o, data, at, n);
+	iov[0] = (struct iovec){ data, o->rewrite ? n : n / 3 };
+	iov[1] = (struct iovec){ data + iov[0].iov_len, n - iov[0].iov_len };
 
 	model_begin_write(o->file, at, data, n, control_head(&world.ctl).head);
 	if (!OPS_CALL(o)) {
 		ops_killed(o, p, r->f->op != 0);
 		return;
 	}
-	rc = file_write(&p->s, &p->who, r, iov, 2, offset, 0);
+	rc = file_write(&p->s, &p->who, r, iov, o->rewrite ? 1 : 2, offset, 0);
 	ops_disarm();
 	ops_judge(o, rc);
 	if (rc < 0) {
@@ -109,6 +125,30 @@ static void op_overlap(struct ops *o)
 	uint64_t n = 1 + rng_below(&o->rng, SMALL);
 
 	do_write(o, OPEN_DSYNC, (int64_t)o->last_offset[o->file], n);
+}
+
+/*
+ * A block written again and again: first so often that the file has an image of it, and then once more,
+ * which is the write that may be killed.
+ */
+static void op_rewrite(struct ops *o)
+{
+	uint64_t n = LANE_ALIGN * (1 + rng_below(&o->rng, 16));
+	int64_t at = (int64_t)(LANE_ALIGN * (16 + rng_below(&o->rng, 8)));
+	uint64_t kill = o->kill_step;
+	bool kill_next = o->kill_next;
+
+	o->kill_step = 0;
+	o->kill_next = false;
+	o->rewrite = true;
+	check_sparse(true);
+	for (unsigned i = 0; i < 3 && !o->died && !world.ctl.images[o->file].valid; i++)
+		do_write(o, OPEN_DSYNC, REWRITE_AT, REWRITE_BYTES);
+	check_sparse(false);
+	o->kill_step = kill;
+	o->kill_next = kill_next;
+	do_write(o, OPEN_DSYNC, at, n);
+	o->rewrite = false;
 }
 
 static void op_next(struct ops *o)
@@ -184,6 +224,9 @@ void ops_write(struct ops *o, enum op op)
 	switch (op) {
 	case OP_OVERLAP:
 		op_overlap(o);
+		break;
+	case OP_REWRITE:
+		op_rewrite(o);
 		break;
 	case OP_APPEND:
 		op_write(o, OPEN_APPEND);

@@ -102,8 +102,8 @@ bool replay_find(const struct replay *r, int file, uint64_t from, struct record_
 
 	walk_begin(&w, &r->lane, r->plan.tail, r->plan.tail_chain, r->plan.head);
 	while (walk_next(&w, ret) == WALK_RECORD)
-		if (ret->type == RECORD_WRITE && ret->position >= from &&
-		    world_file_of(ret->file_id) == file)
+		if ((ret->type == RECORD_WRITE || ret->type == RECORD_LINES) &&
+		    ret->position >= from && world_file_of(ret->file_id) == file)
 			return true;
 	return false;
 }

@@ -53,7 +53,8 @@ void world_setup(void)
 	const struct ctl_head head = { .ring_size = MEDIUM_RING,
 				       .bypass_size = WORLD_BYPASS_SIZE,
 				       .reconnect_timeout_ns = 0, /* the first look finds it dead */
-				       .media = CTL_MEDIA_EMULATED };
+				       .media = CTL_MEDIA_EMULATED,
+				       .images = 1 };
 	int fd = memfd_create("control", MFD_CLOEXEC);
 
 	if (fd < 0 || control_create(&world.ctl, fd, &head, 0, 0) < 0)
@@ -85,6 +86,7 @@ static void reset_control(uint64_t position)
 	memset(hot, 0, sizeof(*hot));
 	memset(world.ctl.slots, 0, SLOTS_USED * sizeof(*world.ctl.slots));
 	memset(world.ctl.files, 0, DISK_FILES * sizeof(*world.ctl.files));
+	memset(world.ctl.images, 0, DISK_FILES * sizeof(*world.ctl.images));
 	hot->tail = position;
 	hot->files_end = DISK_FILES;
 	hot->cell[0].head = hot->cell[1].head = position;
