@@ -82,6 +82,7 @@ class LoseFs:
                                         preexec_fn=die_with_parent)
         log.close()
         self.box.children.append(self.process)
+        self.box.mounts.append(self.path)  # for the sandbox's end, which kills losefs
         if self.process.stdout.readline().strip() != "ready":
             raise RuntimeError("losefs cannot be mounted")
         self.dead = False
@@ -130,4 +131,5 @@ class LoseFs:
             self.process.wait()
             self.process.stdout.close()
             self.box.forget(self.process)
+            self.box.mounts.remove(self.path)
             self.process = None
