@@ -45,6 +45,14 @@ static void put_line(void *line, const void *src)
 	pool_ops->drain();
 }
 
+/* Who was killed between a store and its drain left what reads well and is not durable. Afterwards it is: only
+ * then may another copy be given up for it. */
+static void settle_line(const void *line)
+{
+	pool_ops->flush(line, LANE_ALIGN);
+	pool_ops->drain();
+}
+
 int lane_format(struct lane *ret, void *base, size_t map_bytes, uint32_t number, uint64_t ring_size,
 		uint64_t incarnation)
 {
@@ -103,6 +111,7 @@ void lane_set_incarnation(struct lane *l, uint64_t incarnation)
 	struct lane_identity first;
 	struct lane_tail tail;
 
+	settle_line(&h->identity);
 	memcpy(&first, &h->identity, sizeof(first));
 	if (!identity_valid(&first)) {
 		/* Torn by a cut in here: the copy is all there is, and it is to be written next. */
@@ -154,6 +163,7 @@ void lane_tail_write(const struct lane *l, uint64_t tail, uint32_t chain)
 	unsigned first = 0, second;
 	struct lane_tail t;
 
+	settle_line(&h->tail);
 	memcpy(&t, &h->tail, sizeof(t));
 	/* The one before was cut or killed half way: the copy that is whole must be the last to go.
 	 * Where no record follows either, nothing hangs on them. */

@@ -50,7 +50,7 @@ int lane_attach(struct lane *ret, void *base, size_t map_bytes);
 
 /* Gives the lane a new incarnation with no live records: tail stays, chain becomes 0. Only while
  * nobody has a slot and tail == head. Durable on return.
- * Persist order: tail line (chain 0), drain; copy, drain; identity, drain. A cut in between leaves
+ * Persist order: the first identity as it stands (a killed writer may not have drained it); tail line (chain 0), drain; copy, drain; identity, drain. A cut in between leaves
  * either incarnation with an empty walk. */
 void lane_set_incarnation(struct lane *l, uint64_t incarnation);
 
@@ -61,7 +61,8 @@ void lane_set_incarnation(struct lane *l, uint64_t incarnation);
  */
 int lane_tail_read(const struct lane *l, struct lane_tail_found ret[2]);
 
-/* Moves the tail; never back. Durable on return. Daemon and recovery only. One line in three persists
+/* Moves the tail; never back. Durable on return. Daemon and recovery only. The line as it stands is made durable
+ * first: a killed writer may not have drained it. Then one line in three persists
  * (copy 0 with its chain; tail 1; chain 1): a line may tear between its 8-byte words, and both
  * chains share one. */
 void lane_tail_write(const struct lane *l, uint64_t tail, uint32_t chain);

@@ -82,6 +82,20 @@ static int store(uint8_t *to, const void *image, size_t n)
 	return 0;
 }
 
+/* What somebody stored who was killed before the drain reads well and is not durable; afterwards it is. */
+static int settle(const uint8_t *p, size_t n)
+{
+	pool_ops->flush(p, n);
+	pool_ops->drain();
+	return 0;
+}
+
+/* Unreadable memory is settled by the store that follows, or fails there. */
+static void settle_guarded(const uint8_t *p, size_t n)
+{
+	(void)GUARD(settle(p, n));
+}
+
 int twin_write(const struct twin_layout *t, uint8_t *a, uint8_t *b, void *image, void *scratch)
 {
 	uint8_t *old = scratch;
@@ -89,6 +103,8 @@ int twin_write(const struct twin_layout *t, uint8_t *a, uint8_t *b, void *image,
 	uint32_t crc;
 	int first, r;
 
+	settle_guarded(a, t->bytes);
+	settle_guarded(b, t->bytes);
 	if (twin_read(t, a, b, old, old + t->bytes, &first) == 0)
 		sequence = sequence_of(t, old);
 	sequence++;

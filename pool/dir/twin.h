@@ -25,7 +25,7 @@ int twin_read(const struct twin_layout *t, const uint8_t *a, const uint8_t *b, v
 
 /*
  * Writes image (its sequence and CRC are set here) to both copies. scratch: 2 x bytes.
- * Persist order: the damaged or older copy, drain: the new state is the one that counts; the other copy,
+ * Persist order: both copies as they stand (a killed writer may not have drained one); the damaged or older copy, drain: the new state is the one that counts; the other copy,
  * drain: it also survives the loss of either. Returns 0 or -EFAULT (unwritable memory).
  */
 int twin_write(const struct twin_layout *t, uint8_t *a, uint8_t *b, void *image, void *scratch);

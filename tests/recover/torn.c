@@ -123,9 +123,9 @@ static void torn_copy(void *dst, const void *src, size_t n)
 
 static void torn_flush(const void *p, size_t n)
 {
+	/* What others left was mixed at their death, and is as it will stay. */
 	(void)p;
 	(void)n;
-	abort(); /* nothing of this project's stores by other means than copy */
 }
 
 static void torn_drain(void)
