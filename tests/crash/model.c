@@ -126,7 +126,7 @@ static void apply(uint64_t n)
 		f->gone = true;
 	if (c->renames >= 0) {
 		model.files[c->renames].name = c->new_name;
-		model.files[c->renames].other_name = 0;
+		model.files[c->renames].other_high = 0;
 	}
 }
 
@@ -229,6 +229,15 @@ void model_done_unsynced(uint64_t n)
 	end_call(CALL_DONE, n);
 }
 
+void model_other_name(int file, unsigned name)
+{
+	struct model_file *f = &model.files[file];
+	unsigned low = f->other_high ? f->other_low : f->name;
+
+	f->other_low = name < low ? name : low;
+	f->other_high = max_of(f->other_high, max_of(name, f->name));
+}
+
 bool model_perhaps(void)
 {
 	const struct model_call *c = call_now();
@@ -246,7 +255,7 @@ bool model_perhaps(void)
 		if (c->unlinks)
 			f->gone = true;
 		if (c->renames >= 0)
-			model.files[c->renames].other_name = c->new_name;
+			model_other_name(c->renames, c->new_name);
 	}
 	end_call(CALL_KILLED, 0);
 	return room;
@@ -265,7 +274,7 @@ void model_synced(int file)
 	if (f->nsizes && disk.files[file].size == f->size)
 		f->nsizes = 0;
 	if (disk.files[file].safe_name == f->name)
-		f->other_name = 0;
+		f->other_high = 0;
 }
 
 void model_told(int file)
@@ -397,7 +406,7 @@ static bool name_allowed(int file, unsigned name)
 {
 	const struct model_file *f = &model.files[file];
 
-	if (name == f->name || (f->other_name && name == f->other_name))
+	if (name == f->name || (f->other_high && name >= f->other_low && name <= f->other_high))
 		return true;
 	for (unsigned i = 0; i < MODEL_CALLS; i++)
 		if (model.calls[i].state != CALL_NONE && model.calls[i].renames == file &&

@@ -39,7 +39,7 @@ struct model_file {
 	bool gone;     /* unlinked, or perhaps: need not exist */
 	bool loose;    /* two calls on it, one killed: nothing is said until that was put right */
 	unsigned name; /* certain */
-	unsigned other_name; /* as good; 0: none */
+	unsigned other_low, other_high; /* names between are as good; 0: none */
 };
 
 enum call_state {
@@ -83,6 +83,8 @@ void model_begin_unlink(int file, uint64_t head);
 void model_begin_rename(int file, int over, uint64_t head);
 void model_begin_none(void);
 
+/* A name that the file may have instead of its certain one. */
+void model_other_name(int file, unsigned name);
 /* A new file in the place of one that is gone. */
 void model_create(int file, uint64_t size);
 

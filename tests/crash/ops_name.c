@@ -162,7 +162,7 @@ static void op_rename(struct ops *o, bool replace)
 	if (c.synced)
 		model_synced(o->file);
 	else /* until the next good one, which the program's own fsync will be */
-		model.files[o->file].other_name = disk.files[o->file].safe_name;
+		model_other_name(o->file, disk.files[o->file].safe_name);
 }
 
 static void op_link(struct ops *o)
