@@ -14,73 +14,7 @@
 #include "base/sys.h"
 #include "pool/crc.h"
 #include "pool/dir/usc.h"
-#include "tests/recover/world.h"
-
-#define SECOND UINT64_C(1000000000)
-#define MARK   "user.pmemlogd.owner"
-
-static const char *fs_name;
-static struct world w;
-static const struct recover_options plain;
-static const struct recover_options apply = { .apply = true };
-static const struct recover_options dry = { .dry_run = true };
-
-static unsigned descriptors;
-
-static int setup(void **state)
-{
-	(void)state;
-	descriptors = world_descriptors();
-	world_begin(&w, fs_name);
-	world_pool(&w);
-	world_file(&w, 0, "redo", 'a', 8192);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	for (unsigned i = 0; i < WORLD_FILES; i++) {
-		if (w.files[i].path[0] && access(w.files[i].path, F_OK) == 0)
-			world_set_immutable(w.files[i].path, false);
-	}
-	world_end(&w);
-	/* A descriptor that is left keeps a file system from being unmounted. */
-	return world_descriptors() == descriptors ? 0 : -1;
-}
-
-/* Everything that RECOVER_CLEAN promises. */
-static void assert_clean(void)
-{
-	struct pool_domain d = world_domain(&w);
-
-	assert_int_equal(d.verdict, VERDICT_NONE);
-	assert_int_equal(d.flags, 0);
-	assert_string_equal(d.reason, "");
-	assert_int_equal(world_entries(&w), 0);
-	assert_true(world_lane_empty(&w));
-}
-
-/* Quarantined in that row, nothing changed but the attribute; a second run says the same. */
-static void assert_quarantined(const char *row)
-{
-	struct json_object *report;
-	uint64_t id = w.files[0].entry.id;
-
-	assert_int_equal(world_recover(&w, dry, &report), RECOVER_QUARANTINED);
-	assert_string_equal(report_row(report, id), row);
-	json_object_put(report);
-	assert_int_equal(world_domain(&w).verdict, VERDICT_NONE);
-
-	assert_int_equal(world_recover(&w, plain, &report), RECOVER_QUARANTINED);
-	assert_string_equal(report_row(report, id), row);
-	assert_string_equal(report_text(report, "outcome"), "quarantined");
-	json_object_put(report);
-	assert_int_equal(world_domain(&w).verdict, VERDICT_QUARANTINED);
-	assert_true(strlen(world_domain(&w).reason) > 20);
-	assert_false(world_lane_empty(&w));
-	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_QUARANTINED);
-}
+#include "tests/recover/outcome.h"
 
 static void test_replay(void **state)
 {
@@ -552,8 +486,6 @@ static void test_path_swapped(void **state)
 	assert_int_equal(unlink(w.files[0].path), 0);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -596,7 +528,7 @@ int main(int argc, char **argv)
 
 	if (argc != 2)
 		return 2;
-	fs_name = argv[1];
+	outcome_fs = argv[1];
 	world_need_mounts();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
