@@ -210,15 +210,24 @@ static struct json_object *refused_json(const struct refused *f)
 	return o;
 }
 
+static bool any_failing(const struct domain_status *s)
+{
+	for (uint32_t i = 0; i < s->files_n; i++)
+		if (s->files[i].failing || s->files[i].degraded)
+			return true;
+	return false;
+}
+
+/* last_error stays when a file is well again: it says why records wait only while one still fails. */
 static void stuck(struct document *doc, struct domain_status *s, uint64_t age_ms)
 {
 	doc->exit = 1;
-	if (!*s->last_error)
-		(void)snprintf(
-			s->last_error, sizeof(s->last_error),
-			"the oldest record has waited for its file for %llu s: the disk hangs, or a "
-			"process does that holds a file's lock; the data is safe in the pool",
-			(unsigned long long)(age_ms / 1000));
+	if (*s->last_error && any_failing(s))
+		return;
+	(void)snprintf(s->last_error, sizeof(s->last_error),
+		       "the oldest record has waited for its file for %llu s: the disk hangs, or a "
+		       "process does that holds a file's lock; the data is safe in the pool",
+		       (unsigned long long)(age_ms / 1000));
 }
 
 static void domain_json(void *arg, struct domain *d)

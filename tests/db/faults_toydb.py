@@ -380,6 +380,30 @@ def slow(t, fault):
         t.end()
 
 
+def hangs(t, fault):
+    """A sync that does not end gives no error. The one that was mended before must not stand for it."""
+    c = t.begin()
+    t.writers()
+    t.disk.order(write_fail=1, where=INSIDE)
+    w = t.watch(fault)
+    wait_for("the daemon sees an error", lambda: c.status()["destage_errors"] > 0)
+    w.healed()
+    t.take(w)
+    old = c.status()["last_error"]
+    require("the disk reports an error" in old, "last_error: %s", old)
+    t.disk.order(**fault.orders)
+    told = "the disk hangs"
+    wait_for("status says that the disk hangs", lambda: told in c.status()["last_error"], fault.seconds)
+    require(not any(f["degraded"] for f in c.status()["files"]), "a hang is no error")
+    text = c.product.command("status").stdout
+    require(told in text, "text hides it: %s", text)
+    t.stamp.fine()
+    t.disk.good()
+    wait_for("the disk answers", lambda: told not in c.status()["last_error"], HEAL_SECONDS)
+    t.stamp.moves(by=200)
+    t.flushed_cut()
+
+
 # ---- who hears of an error --------------------------------------------------------------------------
 
 def heard_by_client(t, fault):
@@ -567,6 +591,7 @@ RUNS = {
     "readonly": broken,
     "gone": broken,
     "slow1000": slow,
+    "hangs": hangs,
     "eio-client": heard_by_client,
     "eio-earlier": heard_by_earlier,
     "eio-restart": restarted_in_it,

@@ -24,6 +24,8 @@
 #define RANGES 1000u
 #define NAME   "/disk"
 
+#define STEP_MS 10
+
 enum where {
 	ANYWHERE = 0,
 	INSIDE = 1, /* only writes that touch a range: a log's blocks */
@@ -137,13 +139,13 @@ static int meant(uint64_t offset, uint64_t length)
 	return where == OUTSIDE;
 }
 
+/* In small steps: a disk that is well again answers at once. */
 static void late(void)
 {
-	uint32_t ms = get(&order->delay_ms);
-	struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
+	const struct timespec step = { .tv_nsec = STEP_MS * 1000000 };
 
-	if (ms)
-		nanosleep(&t, NULL);
+	for (uint32_t ms = 0; ms < get(&order->delay_ms); ms += STEP_MS)
+		nanosleep(&step, NULL);
 }
 
 static int fd_read(const char *path, char *buf, size_t n, off_t offset, struct fuse_file_info *file)
