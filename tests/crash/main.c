@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * pmemlogd-crash [--states N] [--seconds S] [--kind NAME] [--offset N] [--seed N [--at STEP]] [--trace]
+ * pmemlogd-crash [--states N] [--seconds S] [--kind NAME [--op NAME]] [--offset N] [--enough N]
+ *                [--seed N [--at STEP]] [--trace]
  *
  * Every state that a power cut can leave, checked against a model. --states: how many recoveries (default
- * 300000). --kind: only that one of the kinds in sequence.h. --offset: other runs. --seed: one run; --at: one
- * step of it. Last line: `states N failures N`; exit 1 if anything failed.
+ * 300000). --kind: only that one of the kinds in sequence.h; --op, for `killed`: only that call. --offset: other
+ * runs. --enough: ends after so many failures. --seed: one run; --at: one step of it.
+ * Last line: `states N failures N`; exit 1 if anything failed.
  */
 
 #include <getopt.h>
@@ -16,18 +18,20 @@
 #include "tests/crash/check.h"
 #include "tests/crash/clock.h"
 #include "tests/crash/medium.h"
+#include "tests/crash/scan.h"
 #include "tests/crash/sequence.h"
 #include "tests/crash/world.h"
 
-#define REPORTS		5u
-#define FAILURES_ENOUGH 200u
+#define REPORTS 5u
+#define ENOUGH	200u
 /* Coprime to the number of enumerated runs, so that a sample is spread over all of them. */
 #define STRIDE UINT64_C(7919) /* a prime */
 
 struct options {
-	uint64_t states, seconds, seed, at, offset;
+	uint64_t states, seconds, seed, at, offset, enough;
 	bool one, trace;
 	int kind; /* enum sequence_kind; -1: all of them */
+	int op;	  /* enum op; -1: all of them */
 };
 
 static uint64_t number(const char *text)
@@ -42,12 +46,12 @@ static uint64_t number(const char *text)
 	return n;
 }
 
-static int kind(const char *text)
+static int named(const char *text, const char *const names[], int count)
 {
-	for (int k = 0; k < SEQUENCE_KINDS; k++)
-		if (strcmp(sequence_kind_names[k], text) == 0)
-			return k;
-	fprintf(stderr, "no such kind: %s\n", text);
+	for (int i = 0; i < count; i++)
+		if (strcmp(names[i], text) == 0)
+			return i;
+	fprintf(stderr, "no such kind or operation: %s\n", text);
 	exit(64);
 }
 
@@ -60,10 +64,12 @@ static struct options parse(int argc, char **argv)
 		{ "at", required_argument, NULL, 'a' },
 		{ "offset", required_argument, NULL, 'o' },
 		{ "kind", required_argument, NULL, 'k' },
+		{ "op", required_argument, NULL, 'p' },
+		{ "enough", required_argument, NULL, 'e' },
 		{ "trace", no_argument, NULL, 'v' },
 		{ 0 },
 	};
-	struct options o = { .states = 300000, .kind = -1 };
+	struct options o = { .states = 300000, .enough = ENOUGH, .kind = -1, .op = -1 };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -79,7 +85,11 @@ static struct options parse(int argc, char **argv)
 		else if (c == 'o')
 			o.offset = number(optarg);
 		else if (c == 'k')
-			o.kind = kind(optarg);
+			o.kind = named(optarg, sequence_kind_names, SEQUENCE_KINDS);
+		else if (c == 'p')
+			o.op = named(optarg, op_names, OPS);
+		else if (c == 'e')
+			o.enough = number(optarg);
 		else if (c == 'v')
 			o.trace = true;
 		else
@@ -100,7 +110,7 @@ static void run(uint64_t seed, const struct options *o, uint64_t *reports)
 
 static bool enough(const struct options *o, uint64_t begin)
 {
-	return check_stats.states >= o->states || check_stats.failures >= FAILURES_ENOUGH ||
+	return check_stats.states >= o->states || check_stats.failures >= o->enough ||
 	       (o->seconds && clock_real_ns() - begin > o->seconds * UINT64_C(1000000000));
 }
 
@@ -132,6 +142,8 @@ static void campaign(const struct options *o)
 					break; /* all of them were */
 				n = count || k == SEQUENCE_BESIDE ? n * STRIDE : n;
 				n = count ? n % count : n;
+				if (k == SEQUENCE_KILLED && o->op >= 0)
+					n = scan_killed_only(n, (enum op)o->op);
 				before = check_stats.states;
 				run((uint64_t)k << SEQUENCE_SHIFT | n, o, &reports);
 				/* A kill at a step that the call does not have. */

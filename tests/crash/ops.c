@@ -253,8 +253,8 @@ void ops_run(struct ops *o, enum op op)
 
 bool ops_pair_known(enum op a, enum op b)
 {
-	static const enum op first[] = { OP_WRITE, OP_OVERLAP, OP_BIG,	OP_TRUNCATE, OP_CHMOD,
-					 OP_SYNC,  OP_BYPASS,  OP_HEAL, OP_RENAME };
+	static const enum op first[] = { OP_WRITE, OP_OVERLAP, OP_REWRITE, OP_BIG,  OP_TRUNCATE,
+					 OP_CHMOD, OP_SYNC,    OP_BYPASS,  OP_HEAL, OP_RENAME };
 	bool known = false;
 
 	for (unsigned i = 0; i < sizeof(first) / sizeof(first[0]); i++)
@@ -296,6 +296,10 @@ void ops_run_pair(struct ops *o, const struct ops_pair *pair)
 	if (pair->apart)
 		other.file = (o->file + 1) % DISK_AT_ONCE;
 	rng_seed(&other.rng, rng_next(&o->rng), 1);
+	if (pair->b == OP_REWRITE)
+		ops_make_image(&other);
+	if (pair->a == OP_REWRITE)
+		ops_make_image(o);
 	(void)ops_process(&other);
 	(void)ops_process(o);
 	if (pair->kill == 1)

@@ -26,6 +26,7 @@ void ops_make_room(void);
 /* ops_write.c */
 void ops_write(struct ops *o, enum op op);
 void ops_fill(struct ops *o);
+void ops_make_image(struct ops *o);
 /* ops_call.c, ops_name.c */
 void ops_call(struct ops *o, enum op op);
 void ops_name(struct ops *o, enum op op);

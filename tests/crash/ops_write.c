@@ -127,26 +127,37 @@ static void op_overlap(struct ops *o)
 	do_write(o, OPEN_DSYNC, (int64_t)o->last_offset[o->file], n);
 }
 
-/*
- * A block written again and again: first so often that the file has an image of it, and then once more,
- * which is the write that may be killed.
- */
-static void op_rewrite(struct ops *o)
+/* A block written so often that the file has an image of it. */
+void ops_make_image(struct ops *o)
 {
-	uint64_t n = LANE_ALIGN * (1 + rng_below(&o->rng, 16));
-	int64_t at = (int64_t)(LANE_ALIGN * (16 + rng_below(&o->rng, 8)));
 	uint64_t kill = o->kill_step;
-	bool kill_next = o->kill_next;
+	bool kill_next = o->kill_next, beside_next = o->beside_next;
 
+	if (world_entry(o->file)->id == 0)
+		return;
 	o->kill_step = 0;
-	o->kill_next = false;
+	o->kill_next = o->beside_next = false;
 	o->rewrite = true;
 	check_sparse(true);
 	for (unsigned i = 0; i < 3 && !o->died && !world.ctl.images[o->file].valid; i++)
 		do_write(o, OPEN_DSYNC, REWRITE_AT, REWRITE_BYTES);
 	check_sparse(false);
+	o->rewrite = false;
 	o->kill_step = kill;
 	o->kill_next = kill_next;
+	o->beside_next = beside_next;
+}
+
+/* The write that may be killed, and that the daemon may work in: a part of that block once more. */
+static void op_rewrite(struct ops *o)
+{
+	uint64_t n = LANE_ALIGN * (1 + rng_below(&o->rng, 16));
+	int64_t at = (int64_t)(LANE_ALIGN * (16 + rng_below(&o->rng, 8)));
+
+	/* One of two calls at once is one call. */
+	if (!fibers_active())
+		ops_make_image(o);
+	o->rewrite = true;
 	do_write(o, OPEN_DSYNC, at, n);
 	o->rewrite = false;
 }

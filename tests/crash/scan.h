@@ -11,6 +11,8 @@
  * nothing: the run is not checked. */
 uint64_t scan_killed_count(void);
 void scan_killed(struct ops *o, uint64_t n);
+/* A number like n, of that call. */
+uint64_t scan_killed_only(uint64_t n, enum op op);
 
 /* (call, call, state) in turn; steps by chance. */
 void scan_beside(struct ops *o, uint64_t n);
