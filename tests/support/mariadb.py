@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import struct
 import subprocess
 import time
 
@@ -178,29 +177,10 @@ def decode(files, cut=()):
     (for DELETE: before). Raises when mariadb-binlog cannot read a file to its end; but the files
     in `cut`, the last ones before the server was killed or its power cut, may end within an event:
     the server writes a large transaction in several calls, and acknowledges none of it before the
-    last. Or with one that has its length and not its bytes: a write larger than the lane takes
-    goes to the file with a sync, and the power went before that sync. (ext4 sets the size first.)
+    last.
     """
     for path in files:
         yield from _decode(path, path in cut)
-
-
-def _last_is_torn(path, errors):
-    """Is it the file's last event that mariadb-binlog complains about?"""
-    if "Event truncated" in errors:
-        return True
-    bad = re.search(r"Event crc check failed.*data_len: (\d+)", errors)
-    if not bad:
-        return False
-    size, at = os.path.getsize(path), 4
-    with open(path, "rb") as f:
-        while at + 19 <= size:
-            f.seek(at)
-            length = struct.unpack("<I", f.read(19)[9:13])[0]
-            if length < 19 or at + length >= size:
-                return length == int(bad.group(1)) and at + length == size
-            at += length
-    return False
 
 
 def _decode(path, may_be_torn):
@@ -224,6 +204,6 @@ def _decode(path, may_be_torn):
             rows, row = [], None
     errors = p.stderr.read()
     if p.wait() or "ERROR" in errors:
-        if not (may_be_torn and _last_is_torn(path, errors)):
+        if not (may_be_torn and "Event truncated" in errors):
             raise ValueError("%s: mariadb-binlog: exit %d %s" % (
                 os.path.basename(path), p.returncode, errors.strip()[:400]))
