@@ -84,7 +84,7 @@ def power(box, builddir, seed):
     c.since = mariadb.binlogs(c.datadir)[-1]
     clients = c.start_clients(0)
     status = c.check_accelerated()
-    for f in status.files(powercut.DOMAIN):
+    for f in status.files(mariadb.NAME):
         say("  %-18s %s" % (os.path.basename(f["path"]), "written through persistent memory"
                             if f["state"] == "lane" else "not accelerated: %s" % f["reason"]))
     say("  durability here: %s" % status["pool"]["durability"])

@@ -19,7 +19,7 @@ SIZES = load.Plan.SIZES[:2]
 
 
 def is_log(path):
-    return any(p.search(path) for p in powercut.LOGS)
+    return any(p.search(path) for p in mariadb.LOGS)
 
 
 class Life:
@@ -123,7 +123,7 @@ class Run:
             self.problems.append(words)
 
     def watch(self, life):
-        return Watch(life.c.product, powercut.DOMAIN, is_log, self.fault.reason)
+        return Watch(life.c.product, mariadb.NAME, is_log, self.fault.reason)
 
     def checked(self, life):
         commits, lost, problems = life.check()
@@ -214,9 +214,9 @@ class Run:
             self.require("No space" in words and any(is_log(w.rstrip(":")) for w in words.split()),
                          "gate: %s", words)
             ballast.remove()
-            state = p.status().domain(powercut.DOMAIN)["state"]
+            state = p.status().domain(mariadb.NAME)["state"]
             if state == "quarantined":
-                p.command("recover", "--apply", "--yes=" + powercut.DOMAIN, powercut.DOMAIN)
+                p.command("recover", "--apply", "--yes=" + mariadb.NAME, mariadb.NAME)
             begin = time.monotonic()
             while p.gate()[0] and time.monotonic() < begin + RECOVER_SECONDS:
                 time.sleep(0.1)
@@ -237,7 +237,7 @@ class Run:
             since = time.monotonic_ns()
             time.sleep(self.fault.seconds)
             longest, commits = life.longest_s(since), life.acks() - before
-            full = life.c.product.status().domain(powercut.DOMAIN)["full_waits"]
+            full = life.c.product.status().domain(mariadb.NAME)["full_waits"]
             self.require(life.alive(), "the server ended: %s", life.c.server.complaint())
             self.require(longest < 3 * plain + 3, "lane of %s: a commit waited %.2f s, the disk alone %.2f s",
                          lane, longest, plain)

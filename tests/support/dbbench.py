@@ -46,7 +46,7 @@ class Bench:
     def _server(self, mode, data, memory):
         env, args = {}, list(ARGS)
         if mode == "nosync":
-            env = preloads.nosync_env(self.box)
+            env = preloads.nosync_env(self.box, mariadb)
         elif mode == "eatmydata":
             env = preloads.eatmydata_env()
         elif mode == "tmpfs":
@@ -102,9 +102,8 @@ class Bench:
             shutil.rmtree(data, ignore_errors=True)
 
     def _must_be_accelerated(self, server):
-        import powercut
         from product import accelerated
-        missing = accelerated(self.product.status(), DOMAIN, powercut.LOGS)
+        missing = accelerated(self.product.status(), DOMAIN, mariadb.LOGS)
         if missing:
             raise RuntimeError("not accelerated: " + missing)
 

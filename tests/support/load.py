@@ -10,15 +10,6 @@ import random
 import signal
 import struct
 import time
-import zlib
-
-import pymysql
-
-TABLES = [
-    "CREATE DATABASE d",
-    "CREATE TABLE d.t (client INT, seq INT, v LONGBLOB, PRIMARY KEY (client, seq)) ENGINE=InnoDB",
-    "CREATE TABLE d.progress (client INT PRIMARY KEY, seq INT) ENGINE=InnoDB",
-]
 
 # One acknowledgement: last row of the transaction, monotonic ns before and after the commit.
 ACK = struct.Struct("<qqq")
@@ -44,9 +35,6 @@ class Plan:
         unit = "%016x" % r.getrandbits(64) + "%08x" % seq
         return (unit * (n // len(unit) + 1))[:n]
 
-    def crc(self, seq):
-        return zlib.crc32(self.payload(seq).encode())
-
     def transaction(self, seq):
         """(rows, marks): rows seq..seq+rows-1 are one transaction; marks: it also sets progress."""
         r = random.Random("t%d/%d/%d" % (self.seed, self.client, seq))
@@ -54,8 +42,10 @@ class Plan:
         return rows, rows > 1 or r.random() < 0.3
 
 
-def client(plan, socket, first, ackfile, until=None):
+def client(engine, plan, socket, first, ackfile, until=None):
     """Runs as a forked child: transactions from row `first` on until the connection breaks.
+
+    engine: the module that knows how its database is spoken to (mariadb.py, postgres.py).
 
     Returns 0 after `until` (monotonic seconds), 2 when a commit failed. Each acknowledgement goes
     to ackfile by one write(2) to a tmpfs, after the server has answered the commit.
@@ -65,8 +55,7 @@ def client(plan, socket, first, ackfile, until=None):
     c = plan.client
     seq = first
     try:
-        db = pymysql.connect(unix_socket=socket, user="root", database="d", autocommit=True)
-        cur = db.cursor()
+        cur = engine.cursor(socket)
         while until is None or time.monotonic() < until:
             rows, marks = plan.transaction(seq)
             last = seq + rows - 1
@@ -80,12 +69,12 @@ def client(plan, socket, first, ackfile, until=None):
                 for i in inserts:
                     cur.execute(i)
                 if marks:
-                    cur.execute("REPLACE INTO progress VALUES (%d,%d)" % (c, last))
+                    cur.execute(engine.SET_PROGRESS % (c, last))
                 start = time.monotonic_ns()
                 cur.execute("COMMIT")
             os.write(fd, ACK.pack(last, start, time.monotonic_ns()))
             seq = last + 1
-    except (pymysql.err.MySQLError, OSError) as e:
+    except engine.ERRORS as e:
         os.write(2, ("client %d at row %d: %r\n" % (c, seq, e)).encode()) if until else None
         return 2
     return 0

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import time
+import zlib
 
 import pymysql
 
@@ -13,6 +14,26 @@ from sandbox import run
 PROGRAMS = ["mariadbd", "mariadb-install-db", "mariadb-binlog"]
 PACKAGES = "mariadb-server python3-pymysql"
 USER = "mysql"
+NAME = "mariadb"  # of the engine, its domain
+RULES = "mariadb"  # file in etc/preload.d
+LOGS = (re.compile(r"/ib_logfile\d+$"), re.compile(r"/mysql-bin\.\d+$"))
+# As etc/preload.d/mariadb.ini: the redo log and the binlogs.
+NOSYNC_PATHS = "*/ib_logfile[0-9]*:ib_logfile[0-9]*:*-bin.[0-9]*"
+
+TABLES = [
+    "CREATE DATABASE d",
+    "CREATE TABLE d.t (client INT, seq INT, v LONGBLOB, PRIMARY KEY (client, seq)) ENGINE=InnoDB",
+    "CREATE TABLE d.progress (client INT PRIMARY KEY, seq INT) ENGINE=InnoDB",
+]
+SET_PROGRESS = "REPLACE INTO progress VALUES (%d,%d)"
+ERRORS = (pymysql.err.MySQLError, OSError)
+# What a row's payload is checked by, and what all rows of a client are checked by, XORed.
+DIGEST = "CRC32(v)"
+MIX = "CRC32(CONCAT(CRC32(v),':',seq))"
+
+# Small binlogs rotate under load; ROTATE: one after the other.
+BUSY = ["--max-binlog-size=1M"]
+ROTATE = ["--max-binlog-size=64K"]
 
 # As durable as MariaDB gets, and small, so that a restart takes a fraction of a second.
 SETTINGS = [
@@ -27,6 +48,21 @@ SETTINGS = [
 
 class StartFailed(RuntimeError):
     pass
+
+
+def digest(payload):
+    """As the server computes DIGEST."""
+    return zlib.crc32(payload.encode())
+
+
+def mix(d, seq):
+    """As the server computes MIX, of a row whose digest is d."""
+    return zlib.crc32(b"%d:%d" % (d, seq))
+
+
+def cursor(socket):
+    """For a client of the load: execute(statement)."""
+    return pymysql.connect(unix_socket=socket, user="root", database="d", autocommit=True).cursor()
 
 
 class Server:
@@ -91,6 +127,10 @@ class Server:
 
     def alive(self):
         return self.process is not None and self.process.poll() is None
+
+    def pids(self):
+        """All processes that work on its files."""
+        return [self.process.pid] if self.alive() else []
 
     def connect(self, **kw):
         kw.setdefault("autocommit", True)
@@ -165,6 +205,58 @@ def binlogs(datadir):
     with open(os.path.join(datadir, "mysql-bin.index")) as f:
         names = [os.path.basename(line.strip()) for line in f if line.strip()]
     return [os.path.join(datadir, n) for n in names]
+
+
+def mark(datadir):
+    """Where the log stands: what comes after it is checked by logged()."""
+    return binlogs(datadir)[-1]
+
+
+def switch_logs(server, since):
+    """A new binlog, and the old ones that no check needs purged."""
+    files = binlogs(server.datadir)
+    server.query("FLUSH BINARY LOGS")
+    server.query("PURGE BINARY LOGS TO '%s'" % os.path.basename(since if since in files else files[0]))
+
+
+def resize_logs(server):
+    """A new redo log, renamed over the old one."""
+    size = server.query("SELECT @@innodb_log_file_size")[0][0]
+    server.query("SET GLOBAL innodb_log_file_size=%d" % ((8 << 20) if size > (8 << 20) else (12 << 20)))
+
+
+def check_tables(server):
+    """What the database itself finds wrong with its tables."""
+    return ["CHECK TABLE %s: %s %s" % (table, row[2], row[3])
+            for table in ("d.t", "d.progress")
+            for row in server.query("CHECK TABLE %s EXTENDED" % table)
+            if row[2] != "status" or row[3] != "OK"]
+
+
+def check_stopped(datadir):
+    """What is found wrong in the files of a server that was stopped: nothing is looked at."""
+    return []
+
+
+def logged(server, since, cut, clients, marks):
+    """What the log holds from `since` on: (client -> list of (seq, digest), client -> progress, problems).
+    marks: the progress before."""
+    files = binlogs(server.datadir)
+    if since in files:
+        files = files[files.index(since):]
+    rows, marks, wrong = {c: [] for c in clients}, dict(marks), []
+    try:
+        for verb, table, value in decode(files, cut):
+            c, seq = int(value[1]), int(value[2])
+            if table == "d.t" and verb == "INSERT" and c in rows:
+                rows[c].append((seq, digest(value[3][1:-1])))
+            elif table == "d.progress" and c in rows:
+                marks[c] = seq
+            else:
+                wrong.append("binlog: %s %s (%s, %s)" % (verb, table, c, seq))
+    except ValueError as e:
+        wrong.append(str(e))
+    return rows, marks, wrong
 
 
 _VALUE = re.compile(r"###   @(\d+)=(.*)")

@@ -2,29 +2,25 @@
 """One database through many power cuts. tests/db/powercut and scripts/demo drive it."""
 import os
 import random
-import re
 import signal
 import statistics
 import time
 
 import load
-import mariadb
 import preloads
 from fsimage import Image
 from losefs import LoseFs, simdir
 from product import Pmemlogd, accelerated
+from sandbox import engine as database
 from sandbox import run
 from verify import Ledger
-
-DOMAIN = "mariadb"
-LOGS = (re.compile(r"/ib_logfile\d+$"), re.compile(r"/mysql-bin\.\d+$"))
 
 # What happens before or after the cut, by weight. The cut itself comes in all of them.
 EVENTS = {
     "plain": 6,     # load, cut
     "early": 2,     # the cut within 60 ms of the clients' start
-    "rotate": 3,    # binlog switched and old ones purged under load
-    "resize": 1,    # redo log resized under load: new file, rename over the old one
+    "rotate": 3,    # log switched, old ones purged or recycled under load
+    "resize": 1,    # redo log resized under load: new file, rename over the old one; fewer WAL segments
     "orphan": 2,    # the daemon was killed a while before the cut
     "restart": 2,   # the daemon was stopped cleanly and started again under load
     "revive": 1,    # the daemon was killed and started again under load
@@ -57,6 +53,13 @@ def running(pid):
     return False
 
 
+def signal_to(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
 class NotAccelerated(RuntimeError):
     pass
 
@@ -68,15 +71,16 @@ class Campaign:
     daemon's syncs of the database's files are left out. no_drain=True (losefs): the database's records are
     not waited for. Each must lose rows.
 
-    image, template: the caller's own disk, and a data directory prepared before.
+    engine: the module of the database. image, template: the caller's own disk, and a data directory prepared before.
     """
 
     LANES = ("1MiB", "2MiB", "1MiB", "4MiB", "16MiB")
 
     def __init__(self, box, builddir, fs="ext4", seed=1, mode="pmemlogd", recover=True, lie=False,
                  clients=4, group=5, sizes=None, library=True, no_drain=False, names="journal",
-                 image=None, template=None):
+                 image=None, template=None, engine=None):
         self.box = box
+        self.engine = engine = engine or database("mariadb")
         self.seed, self.mode, self.recover, self.clients = seed, mode, recover, clients
         self.group = group if recover else 1
         self.sizes = sizes
@@ -85,12 +89,13 @@ class Campaign:
         if lossy:
             builddir = simdir(builddir)
         self.image = image or (LoseFs(box, builddir, rule=names) if lossy else Image(box, fs))
-        self.datadir = os.path.join(self.image.path, "mariadb")
-        self.template = template or mariadb.prepare(box, "template", load.TABLES)
+        self.datadir = os.path.join(self.image.path, engine.NAME)
+        self.template = template or engine.prepare(box, "template", engine.TABLES)
         self.product = None
         self.library = library
         if mode == "pmemlogd":
-            self.product = Pmemlogd(box, builddir, DOMAIN, sim=lossy)
+            self.product = Pmemlogd(box, builddir, engine.NAME, user=engine.USER, sim=lossy,
+                                    rules=engine.RULES)
             self.product.no_drain = no_drain
             self.image.product = self.product
             if no_drain:
@@ -115,31 +120,31 @@ class Campaign:
         if self.mode == "pmemlogd":
             return self.product.env()
         if self.mode == "nosync":
-            return preloads.nosync_env(self.box)
+            return preloads.nosync_env(self.box, self.engine)
         if self.mode == "eatmydata":
             return preloads.eatmydata_env()
         return {}
 
     def args(self):
-        # small binlogs rotate under load; in the controls a binlog that was never synced would
-        # keep the server down before a row could be missed
-        return ([] if self.mode in UNSAFE else ["--max-binlog-size=1M"]) + self.extra
+        # in the controls a log that was never synced would keep the server down before a row could
+        # be missed
+        return ([] if self.mode in UNSAFE else self.engine.BUSY) + self.extra
 
     def start_over(self, n):
         """Fresh file system, data directory, pool."""
-        self.torn = set()  # binlogs that were written when the server died
+        self.torn = set()  # logs that were written when the server died
         self.image.make()
-        mariadb.copy(self.template, self.datadir)
+        self.engine.copy(self.template, self.datadir)
         self.image.sync()
-        self.ledger = Ledger(self.seed, self.clients, self.sizes)
+        self.ledger = Ledger(self.engine, self.seed, self.clients, self.sizes)
         if self.product:
             self.lane = self.LANES[n % len(self.LANES)]
             self.product.create(lane_size=self.lane)
             self.product.start()
-        self.server = mariadb.Server(self.box, self.datadir, env=self.env(),
-                                     args=self.args())
+        self.server = self.engine.Server(self.box, self.datadir, env=self.env(),
+                                         args=self.args())
         self.server.start()
-        if self.mode in UNSAFE:  # or nothing but the missing binlog would be seen
+        if self.mode in UNSAFE:  # or nothing but the missing log would be seen
             self.image.sync()
         self.fresh = False
 
@@ -149,16 +154,16 @@ class Campaign:
         out = {}
         for c, plan in self.ledger.plans.items():
             path = os.path.join(self.memory, "%d.%d" % (k, c))
-            out[c] = (path, self.box.fork(load.client, plan, self.server.socket,
+            out[c] = (path, self.box.fork(load.client, self.engine, plan, self.server.socket,
                                           self.ledger.first(c), path))
         return out
 
     def check_accelerated(self, timeout=3.0):
-        """Both logs must be seen in the lane by the daemon, or the test would test nothing."""
+        """All logs must be seen in the lane by the daemon, or the test would test nothing."""
         end = time.monotonic() + timeout
         while True:
             status = self.product.status()
-            missing = accelerated(status, DOMAIN, LOGS)
+            missing = accelerated(status, self.engine.NAME, self.engine.LOGS)
             if missing is None:
                 return status
             if time.monotonic() > end:
@@ -170,19 +175,14 @@ class Campaign:
         at = r.uniform(0, seconds)
         time.sleep(at)
         if event == "rotate":
-            files = mariadb.binlogs(self.datadir)
-            keep = self.since if self.since in files else files[0]
-            self.server.query("FLUSH BINARY LOGS")
-            self.server.query("PURGE BINARY LOGS TO '%s'" % os.path.basename(keep))
+            self.engine.switch_logs(self.server, self.since)
         elif event == "resize":
-            size = self.server.query("SELECT @@innodb_log_file_size")[0][0]
-            self.server.query("SET GLOBAL innodb_log_file_size=%d"
-                              % ((8 << 20) if size > (8 << 20) else (12 << 20)))
+            self.engine.resize_logs(self.server)
         elif event == "orphan":
             self.product.kill()
         elif event == "crash":
             self.server.kill()
-            self.torn.add(mariadb.binlogs(self.datadir)[-1])
+            self.torn.add(self.engine.mark(self.datadir))
             self.server.start()
         elif event == "frozen":
             self.product.process.send_signal(signal.SIGSTOP)
@@ -198,17 +198,22 @@ class Campaign:
         goes on for a moment would act on it. No power cut lets it."""
         self.image.before_cut()
         self.cut_at = time.monotonic_ns()
-        victims = [p for p in (self.product and self.product.process,
-                               self.server and self.server.process) if p]
-        victims += [child for _, child in clients.values()]
-        for p in victims:
-            p.send_signal(signal.SIGSTOP)
+        victims = [self.product.process.pid] if self.product and self.product.alive() else []
+        victims += [child.pid for _, child in clients.values() if child.poll() is None]
+        victims += self.server.pids() if self.server else []
+        for pid in victims:
+            signal_to(pid, signal.SIGSTOP)
+        # whom it had just forked
+        late = [pid for pid in (self.server.pids() if self.server else []) if pid not in victims]
+        for pid in late:
+            signal_to(pid, signal.SIGSTOP)
+        victims += late
         end = time.monotonic() + 0.1
-        while any(running(p.pid) for p in victims) and time.monotonic() < end:
+        while any(running(pid) for pid in victims) and time.monotonic() < end:
             time.sleep(0.0005)
         self.image.cut()
-        for p in victims:
-            p.send_signal(signal.SIGKILL)
+        for pid in victims:
+            signal_to(pid, signal.SIGKILL)
         if self.product:
             self.product.kill()
         if self.server:
@@ -234,7 +239,7 @@ class Campaign:
         if self.fresh:
             self.start_over(k // self.group)
         rec["lane"] = self.lane
-        self.since = mariadb.binlogs(self.datadir)[-1]
+        self.since = self.engine.mark(self.datadir)
         self.torn = set()
         acked = dict(self.ledger.have)
         clients = self.load(rec, k, event, r, seconds)
@@ -268,7 +273,7 @@ class Campaign:
         if self.product and event not in ("orphan", "frozen"):
             status = self.product.status()
         if self.product:
-            d = status.domain(DOMAIN)
+            d = status.domain(self.engine.NAME)
             rec["wraps"], rec["full_waits"] = d["wraps"], d["full_waits"]
             rec["bypass"] = [f["path"] for f in d["files"] if f["state"] != "lane"]
         dead = [c for c, (_, child) in clients.items() if child.poll() is not None]
@@ -319,14 +324,14 @@ class Campaign:
                 rec["quarantined"] = 1
                 rec["problems"].append("gate: exit %d: %s" % (status, words))
                 return
-        self.torn.add(mariadb.binlogs(self.datadir)[-1])
+        self.torn.add(self.engine.mark(self.datadir))
         env = self.env() if self.recover or not self.product else {}
-        self.server = mariadb.Server(self.box, self.datadir, env=env, args=self.args())
+        self.server = self.engine.Server(self.box, self.datadir, env=env, args=self.args())
         try:
             begin = time.monotonic()
             self.server.start()
             rec["start_s"] = round(time.monotonic() - begin, 3)
-        except mariadb.StartFailed as e:
+        except self.engine.StartFailed as e:
             rec["unstarted"] = 1
             rec["lost"] += rec["acked"]  # nobody can read them
             rec["problems"].append(str(e))
@@ -341,21 +346,25 @@ class Campaign:
     def must_refuse(self, rec):
         """No daemon, no gate, commits in the pool: the files are not opened for writing, and none
         of them goes (MariaDB removes a binlog that was being made before it opens anything)."""
-        before = set(os.listdir(self.datadir))
-        s = mariadb.Server(self.box, self.datadir, env=self.env(), args=self.args())
+        before = self.log_names()
+        s = self.engine.Server(self.box, self.datadir, env=self.env(), args=self.args())
         try:
             s.start()
-        except mariadb.StartFailed as e:
+        except self.engine.StartFailed as e:
             rec["refused"] = str(e)
-            gone = sorted(n for n in before - set(os.listdir(self.datadir))
-                          if LOGS[0].search("/" + n) or LOGS[1].search("/" + n))
+            gone = sorted(before - self.log_names())
             if gone:
                 rec["problems"].append("the refused start removed " + ", ".join(gone))
             return
         s.kill()
         if rec["live_at_cut"]:
             rec["lost"] += 1
-            rec["problems"].append("MariaDB started although commits lay in the pool")
+            rec["problems"].append("the database started although commits lay in the pool")
+
+    def log_names(self):
+        """The log files that there are."""
+        paths = [os.path.join(folder, n) for folder, _, names in os.walk(self.datadir) for n in names]
+        return {p for p in paths if any(log.search(p) for log in self.engine.LOGS)}
 
     def abandon(self):
         """Ends what runs and begins with fresh media in the next cycle."""
@@ -371,8 +380,14 @@ class Campaign:
             self.server.stop()
             if self.product:
                 self.product.stop()
+            wrong = self.engine.check_stopped(self.datadir)
+            if wrong:
+                self.cycles[-1]["lost"] += 1
+                self.cycles[-1]["problems"] += wrong
             self.image.umount()
             self.fresh = True
+            return wrong
+        return []
 
     # ---- results
 

@@ -6,9 +6,6 @@ from sandbox import ROOT, run
 
 EATMYDATA = ("/usr/lib/x86_64-linux-gnu/libeatmydata.so", "/usr/lib64/libeatmydata.so")
 
-# As etc/preload.d/mariadb.ini: the redo log and the binlogs.
-NOSYNC_PATHS = "*/ib_logfile[0-9]*:ib_logfile[0-9]*:*-bin.[0-9]*"
-
 
 def build(box, source):
     """Compiles one C file of the tree to a library that any user can load; returns its path."""
@@ -21,8 +18,8 @@ def build(box, source):
     return target
 
 
-def nosync_env(box):
-    return {"LD_PRELOAD": build(box, "bench/nosync.c"), "NOSYNC_PATHS": NOSYNC_PATHS}
+def nosync_env(box, engine):
+    return {"LD_PRELOAD": build(box, "bench/nosync.c"), "NOSYNC_PATHS": engine.NOSYNC_PATHS}
 
 
 def lie_env(box, below):

@@ -44,7 +44,7 @@ class Pmemlogd:
     """create(), start(), kill(), stop(); env() is what a database needs to get at it."""
 
     def __init__(self, box, builddir, domain, lane_size="4MiB", user="mysql", preload=None,
-                 settings=None, memory="1g", sim=False):
+                 settings=None, memory="1g", sim=False, rules="mariadb"):
         self.box = box
         self.domain = domain
         self.user = user
@@ -55,7 +55,7 @@ class Pmemlogd:
         shutil.copyfile(find(builddir, LIBRARY), self.library)
         os.chmod(self.library, 0o755)
         self.rules = box.folder("preload.d")
-        shutil.copy(os.path.join(ROOT, "etc", "preload.d", "mariadb.ini"), self.rules)
+        shutil.copy(os.path.join(ROOT, "etc", "preload.d", rules + ".ini"), self.rules)
         self.memory = box.tmpfs("memory", memory)
         self.pool = os.path.join(self.memory, "pool")
         self.rundir = os.path.join(self.memory, "run")

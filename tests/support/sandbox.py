@@ -5,6 +5,7 @@ Nothing outside is touched: mounts are private and vanish with the process, ever
 when the harness dies (PR_SET_PDEATHSIG), the folder is removed at the end.
 """
 import ctypes
+import importlib
 import os
 import shutil
 import signal
@@ -37,6 +38,14 @@ def need(programs, packages):
     missing = [p for p in programs if not shutil.which(p, path=path)]
     if missing:
         skip("missing %s (packages: %s)" % (", ".join(missing), packages))
+
+
+def engine(name):
+    """The module tests/support/NAME.py of a database; skips when what it needs of python is missing."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as e:
+        skip("python3-%s is not installed" % e.name)
 
 
 def die_with_parent():

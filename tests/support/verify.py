@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""After a power cut: is every acknowledged row there, and do table and binlogs agree?
+"""After a power cut: is every acknowledged row there, and do table and log agree?
 
 The ledger knows how far each client had got at the last check. A check looks at every row of the
-table (older ones by a checksum over them), at the rows decoded from the binlogs, at CHECK TABLE.
+table (older ones by a checksum over them), at the rows decoded from the binlogs (where there are some), at
+what the database itself says of its tables.
 """
-import zlib
-
-import mariadb
 from load import Plan
 
 
@@ -22,7 +20,8 @@ class Finding:
 class Ledger:
     """Per client: rows verified so far, running checksum, value of the progress row."""
 
-    def __init__(self, seed, clients, sizes=None):
+    def __init__(self, engine, seed, clients, sizes=None):
+        self.engine = engine
         self.plans = {c: Plan(seed, c, sizes) for c in range(1, clients + 1)}
         self.have = {c: 0 for c in self.plans}
         self.sum = {c: 0 for c in self.plans}
@@ -31,59 +30,37 @@ class Ledger:
     def first(self, c):
         return self.have[c] + 1
 
-    @staticmethod
-    def _mix(crc, seq):
-        """As the server computes it: CRC32 of 'CRC:SEQ', XORed over the rows."""
-        return zlib.crc32(b"%d:%d" % (crc, seq))
+    def digest(self, c, seq):
+        """Of the row that the client was to write."""
+        return self.engine.digest(self.plans[c].payload(seq))
 
     def check(self, server, acked, sent, since, cut=()):
         """acked: client -> last acknowledged row; sent: the same or later, what an answer may have
-        been given to (one more transaction can have been under way). since: path of the first binlog that holds rows
-        after the last check; cut: of the last ones before a kill or a power cut. Moves the ledger on to what is there, whatever that is."""
+        been given to (one more transaction can have been under way). since: the engine's mark() of the log
+        before the first row after the last check; cut: marks of the last logs before a kill or a power cut. Moves the ledger on to what is there, whatever that is."""
         f = Finding()
-        logged = self._decode(server, f, since, cut)
+        logged = self.engine.logged(server, since, cut, self.plans, self.mark)
+        if logged:
+            f.wrong += logged[2]
         for c, plan in self.plans.items():
             self._client(server, c, plan, acked[c], sent[c], logged, f)
         stray = server.query("SELECT COUNT(*) FROM d.t WHERE client NOT IN (%s)"
                              % ",".join(map(str, self.plans)))[0][0]
         if stray:
             f.wrong.append("%d rows of no client" % stray)
-        for table in ("d.t", "d.progress"):
-            for row in server.query("CHECK TABLE %s EXTENDED" % table):
-                if row[2] != "status" or row[3] != "OK":
-                    f.wrong.append("CHECK TABLE %s: %s %s" % (table, row[2], row[3]))
+        f.wrong += self.engine.check_tables(server)
         return f
-
-    def _decode(self, server, f, since, cut):
-        """client -> list of (seq, crc) in the order of the binlogs, and the last progress value."""
-        files = mariadb.binlogs(server.datadir)
-        if since in files:
-            files = files[files.index(since):]
-        rows = {c: [] for c in self.plans}
-        marks = dict(self.mark)
-        try:
-            for verb, table, value in mariadb.decode(files, cut):
-                c, seq = int(value[1]), int(value[2])
-                if table == "d.t" and verb == "INSERT" and c in rows:
-                    rows[c].append((seq, zlib.crc32(value[3][1:-1].encode())))
-                elif table == "d.progress" and c in rows:
-                    marks[c] = seq
-                else:
-                    f.wrong.append("binlog: %s %s (%s, %s)" % (verb, table, c, seq))
-        except ValueError as e:
-            f.wrong.append(str(e))
-        return rows, marks
 
     def _client(self, server, c, plan, acked, sent, logged, f):
         old = self.have[c]
         n, mix = server.query(
-            "SELECT COUNT(*), COALESCE(BIT_XOR(CRC32(CONCAT(CRC32(v),':',seq))),0) FROM d.t"
-            " WHERE client=%d AND seq<=%d" % (c, old))[0]
+            "SELECT COUNT(*), COALESCE(BIT_XOR(%s),0) FROM d.t"
+            " WHERE client=%d AND seq<=%d" % (self.engine.MIX, c, old))[0]
         if n != old or mix != self.sum[c]:
             f.lost += max(1, old - n)
             f.wrong.append("client %d: rows 1..%d had been verified and changed" % (c, old))
-        table = server.query("SELECT seq, CRC32(v) FROM d.t WHERE client=%d AND seq>%d ORDER BY seq"
-                             % (c, old))
+        table = server.query("SELECT seq, %s FROM d.t WHERE client=%d AND seq>%d ORDER BY seq"
+                             % (self.engine.DIGEST, c, old))
         have = {seq for seq, _ in table}
         gone = [s for s in range(old + 1, acked + 1) if s not in have]
         if gone:
@@ -94,11 +71,11 @@ class Ledger:
         last = max(have, default=old)
         if len(have) != last - old:
             f.wrong.append("client %d: %d rows in %d..%d" % (c, len(have), old + 1, last))
-        bad = [seq for seq, crc in table if crc != plan.crc(seq)]
+        bad = [seq for seq, crc in table if crc != self.digest(c, seq)]
         if bad:
             f.lost += sum(1 for s in bad if s <= acked)
             f.wrong.append("client %d: %d rows with wrong content, first %d" % (c, len(bad), bad[0]))
-        if logged[0][c] != list(table):
+        if logged and logged[0][c] != list(table):
             f.wrong.append("client %d: binlogs hold %d rows up to %d, the table %d up to %d"
                            % (c, len(logged[0][c]), max((s for s, _ in logged[0][c]), default=old),
                               len(table), last))
@@ -117,10 +94,10 @@ class Ledger:
         if seq != last + 1:
             f.wrong.append("client %d: transaction torn at row %d" % (c, last))
         found = server.query("SELECT MAX(seq) FROM d.progress WHERE client=%d" % c)[0][0]
-        if found != mark or logged[1][c] != mark:
+        if found != mark or (logged and logged[1][c] != mark):
             f.wrong.append("client %d: progress %s, in the binlogs %s, should be %s"
-                           % (c, found, logged[1][c], mark))
+                           % (c, found, logged and logged[1][c], mark))
         for s, crc in table:
-            self.sum[c] ^= self._mix(crc, s)
+            self.sum[c] ^= self.engine.mix(crc, s)
         self.have[c], self.mark[c] = last, mark
         f.rows += len(table)
