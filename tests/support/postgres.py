@@ -100,6 +100,7 @@ class Server:
         self.env = dict(env or {})
         self.args = list(args)
         self.process = None
+        self.stopped = []  # processes of it that somebody kills
 
     def argv(self):
         return [os.path.join(BIN, "postgres"), "-D", self.datadir, "-k", self.socket] + SETTINGS + self.args
@@ -129,7 +130,7 @@ class Server:
                 words = self.complaint()
                 self.kill()
                 raise StartFailed("%s: no answer after %d s: %s" % (self.name, timeout, words))
-            time.sleep(0.01)
+            time.sleep(0.03)
 
     def complaint(self):
         """The first error of this run in its log that is not about somebody who connects; None: none."""
@@ -139,7 +140,7 @@ class Server:
         for level in ("PANIC:", "FATAL:"):
             for line in lines:
                 if level in line and not re.search(
-                        r"the database system is|terminating|connection|could not open .* log file", line):
+                        r"the database system|terminating|connection|could not open .* log file", line):
                     return line.split(level, 1)[1].strip()
         return None
 
@@ -151,8 +152,10 @@ class Server:
         return self.process is not None and self.process.poll() is None
 
     def pids(self):
-        """The postmaster and all that it has forked."""
-        return [self.process.pid] + children(self.process.pid) if self.alive() else []
+        """The postmaster and all that it has forked; kill() waits for these, too."""
+        found = [self.process.pid] + children(self.process.pid) if self.alive() else []
+        self.stopped = sorted({*self.stopped, *found[1:]})
+        return found
 
     def connect(self, **kw):
         return pgwire.Connection(self.socket, **kw)
@@ -183,8 +186,9 @@ class Server:
             return
         if self.alive():
             self.process.send_signal(signal.SIGSTOP)  # it must not fork meanwhile
-        others = children(self.process.pid)
-        for pid in [self.process.pid] + others:
+        others = children(self.process.pid) + self.stopped
+        self.stopped = []
+        for pid in {self.process.pid, *others}:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -349,7 +349,7 @@ class Campaign:
         before = self.log_names()
         s = self.engine.Server(self.box, self.datadir, env=self.env(), args=self.args())
         try:
-            s.start()
+            s.start(timeout=15)  # PostgreSQL tries again and again
         except self.engine.StartFailed as e:
             rec["refused"] = str(e)
             gone = sorted(before - self.log_names())
