@@ -253,6 +253,11 @@ int append_record(struct session *s, const struct caller *who, struct ctl_file *
 	rc = lane_lock(s, who);
 	if (rc < 0)
 		return rc;
+	/* Relaxed: a step of the daemon raises it under this lock, before it takes head. */
+	if (r->type == RECORD_LINES && r->rule_f != atomic_load_relaxed(&hot->rule_f)) {
+		lane_unlock(s);
+		return APPEND_NO_BASE;
+	}
 	/* written after the drain; another processor may have it now */
 	__builtin_prefetch(&hot->last_ns, 1);
 	if (r->reserved)

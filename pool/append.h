@@ -7,6 +7,8 @@
 enum append_outcome {
 	APPEND_OK = 0,
 	APPEND_FULL = 1, /* no room in spite of a reservation; nothing was written */
+	APPEND_NO_BASE =
+		2, /* LINES whose block may be trimmed: nothing was written, reserved is kept */
 };
 
 struct append_request {
@@ -16,6 +18,7 @@ struct append_request {
 	const struct iovec *iov; /* payload; read once */
 	int iovcnt;
 	uint32_t length;   /* bytes taken from the start of iov */
+	uint64_t rule_f;   /* LINES: hot's counter before its block was logged whole */
 	uint64_t reserved; /* what space_reserve noted for it; released under the same lane lock */
 };
 

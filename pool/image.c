@@ -148,6 +148,7 @@ bool image_begin(const struct session *s, const struct ctl_file *f, const struct
 	if (iovcnt != 1 || (offset | total) % LINES_LINE != 0)
 		return false;
 	ret->image = image;
+	ret->rule_f = was.rule_f;
 	if (covers(s, f, &was, offset, offset + total, file_size)) {
 		uint8_t *to = bytes + (offset - was.offset);
 
@@ -158,15 +159,17 @@ bool image_begin(const struct session *s, const struct ctl_file *f, const struct
 	}
 	if (!again)
 		return false;
+	/* Relaxed, and before the record: a step that begins in between only costs the image. */
+	ret->rule_f = atomic_load_relaxed(&s->ctl.hot->rule_f);
 	take_whole(ret, bytes, iov->iov_base, offset, total);
 	return true;
 }
 
-void image_keep(const struct session *s, struct ctl_file *f, const struct image_write *w)
+void image_keep(struct ctl_file *f, const struct image_write *w)
 {
 	struct ctl_image *image = w->image;
 
-	image->rule_f = atomic_load_relaxed(&s->ctl.hot->rule_f);
+	image->rule_f = w->rule_f;
 	atomic_store_relaxed(&f->write_offset, NO_OLDER_WRITE);
 	/* Release: all of the image, and the record that it stands on, come first. Pairs with the next
 	 * owner's acquire of the file's lock. */

@@ -5,6 +5,11 @@
  * changes (LINES). While it is valid this holds: the image is what recovery would make of these bytes
  * now, from the disk and the live records. A line that equals it needs no record.
  *
+ * And all of the image is in live records, from a WRITE on. The disk may have more than they: the bytes of
+ * a write that stands before its record may be written back, and then the power fails. Lines alone over that
+ * would make a block that is neither the old one nor the new one, where a WRITE of it makes the old one. So
+ * each destage step ends the images (space_mark), and append refuses LINES that come too late.
+ *
  * Hence the bytes of a write go from the caller to the image, once, and from there to the file and to the
  * record: were the file written from the caller's memory, a thread that changes it underfoot could leave
  * a line in the image that the file's next sync does not make durable. The caller's memory is read before
@@ -26,7 +31,8 @@ struct image_write {
 	struct ctl_image *image; /* NULL: keeps none */
 	struct iovec iov[2];	 /* what to write: parts of the caller's memory, of the image */
 	int iovcnt;
-	bool lines; /* payload says less than the whole write */
+	uint64_t rule_f; /* hot's counter before the record that all of the image stands on */
+	bool lines;	 /* payload says less than the whole write */
 	struct iovec payload[1 + IMAGE_MAP_RUNS];
 	int payload_count;
 	uint32_t payload_bytes;
@@ -43,7 +49,7 @@ bool image_begin(const struct session *s, const struct ctl_file *f, const struct
 		 struct image_write *ret);
 
 /* The record of all of it is published: the image is valid again. */
-void image_keep(const struct session *s, struct ctl_file *f, const struct image_write *w);
+void image_keep(struct ctl_file *f, const struct image_write *w);
 
 /* The file changes in a way that the image does not follow. */
 void image_drop(const struct session *s, const struct ctl_file *f);

@@ -234,6 +234,20 @@ int space_wait(struct session *s, uint32_t seq)
 	return r;
 }
 
+int space_mark(struct session *s, const struct caller *who, struct ctl_cell *ret_head)
+{
+	int r = lane_lock(s, who);
+
+	if (r < 0)
+		return r;
+	/* Relaxed: append compares it under the same lock. Who reads it elsewhere may be late, and is told
+	 * there. */
+	atomic_add_relaxed(&s->ctl.hot->rule_f, 1);
+	*ret_head = control_head(&s->ctl);
+	lane_unlock(s);
+	return 0;
+}
+
 int space_publish_tail(struct session *s, const struct caller *who, uint64_t tail)
 {
 	struct ctl_hot *hot = s->ctl.hot;

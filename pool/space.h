@@ -52,6 +52,13 @@ void space_recount_notes(const struct control *c, const struct holder *me);
  */
 int space_wait(struct session *s, uint32_t seq);
 
+/*
+ * Daemon, before the syncs of a destage step: the head that the step may trim to. From here on each file's
+ * first rewrite logs its whole block again, so that no LINES record outlives the WRITE under it (see
+ * pool/image.h). Under the lane lock: 0, or -ETIMEDOUT, and then nothing may be trimmed.
+ */
+int space_mark(struct session *s, const struct caller *who, struct ctl_cell *ret_head);
+
 /* Daemon: publishes the trimmed tail (already persisted in the lane) and the exact live_files under
  * the lane lock, raises trim_seq, wakes the waiters. 0 or -ETIMEDOUT. */
 int space_publish_tail(struct session *s, const struct caller *who, uint64_t tail);

@@ -127,19 +127,24 @@ static ssize_t foreign_appender(const struct write_call *w, const struct stat *a
 	return rc < 0 ? rc : n;
 }
 
-/* The record of a rewrite: what differs from the image. */
-static void say_lines_only(const struct write_call *w, const struct image_write *image,
-			   struct append_request *record)
+/* The record of a rewrite: what differs from the image. whole: the record that says all. */
+static int append_lines(const struct write_call *w, const struct image_write *image,
+			const struct append_request *whole)
 {
+	struct append_request lines = *whole;
 	struct ctl_file *f = w->r->f;
-	uint64_t saved = record->length - image->payload_bytes;
+	int rc;
 
-	record->type = RECORD_LINES;
-	record->iov = image->payload;
-	record->iovcnt = image->payload_count;
-	record->length = image->payload_bytes;
+	lines.type = RECORD_LINES;
+	lines.iov = image->payload;
+	lines.iovcnt = image->payload_count;
+	lines.length = image->payload_bytes;
+	lines.rule_f = image->rule_f;
+	rc = append_record(w->s, w->who, f, 0, &lines, NULL);
 	/* a store and no locked addition: the file lock keeps other writers away */
-	atomic_store_relaxed(&f->saved, f->saved + saved);
+	if (rc == APPEND_OK)
+		atomic_store_relaxed(&f->saved, f->saved + whole->length - lines.length);
+	return rc;
 }
 
 /* image: where the bytes come from, and what of them is new; NULL: from the caller's memory, all. */
@@ -181,12 +186,12 @@ static ssize_t write_at(const struct write_call *w, int64_t place, uint64_t rese
 	record.length = (uint32_t)n; /* at most the payload limit */
 	if ((uint64_t)n < w->total)
 		image = NULL;
-	if (image && image->lines)
-		say_lines_only(w, image, &record);
-	rc = append_record(w->s, w->who, w->r->f, 0, &record, NULL);
+	rc = image && image->lines ? append_lines(w, image, &record) : APPEND_NO_BASE;
+	if (rc == APPEND_NO_BASE)
+		rc = append_record(w->s, w->who, w->r->f, 0, &record, NULL);
 	if (rc == APPEND_OK) {
 		if (image)
-			image_keep(w->s, w->r->f, image);
+			image_keep(w->r->f, image);
 		return n;
 	}
 	/* A reservation that did not hold, or no lane lock: a sync does what the record would have. */

@@ -281,12 +281,19 @@ static int step_files(struct domain *d, bool all)
 	uint64_t now = now_monotonic_ns();
 	int r, failed = 0;
 
-	r = words_head(d, &cell);
+	d->mend = false;
+	d->step_ns = now;
+	r = words_mark(d, &cell);
+	if (r == -EAGAIN) {
+		domain_error_set(
+			d, "a process that is stopped inside a write holds the lane's lock; the "
+			   "data is safe in the pool, tried again");
+		d->blocked = true;
+		d->retry_ns = now_monotonic_ns() + RETRY_MIN_NS;
+	}
 	if (r < 0)
 		return r;
-	d->mend = false;
 	d->retry_ns = UINT64_MAX;
-	d->step_ns = now;
 
 	for (uint32_t i = 0; i < d->files_end; i++) {
 		struct domain_file *df = d->file[i];

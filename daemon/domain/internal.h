@@ -253,6 +253,9 @@ struct file_words {
 };
 /* 0, -EFAULT (cut short), -EBADMSG (head out of bounds, entry of another id). */
 int words_head(const struct domain *d, struct ctl_cell *ret);
+/* The same at the beginning of a step that may trim to it (space_mark). Also -EAGAIN: a process stands inside
+ * an append, nothing may be trimmed. */
+int words_mark(struct domain *d, struct ctl_cell *ret);
 int words_file(const struct domain *d, const struct domain_file *df, struct file_words *ret);
 static inline struct ctl_file *words_entry(const struct domain *d, const struct domain_file *df)
 {

@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "daemon/domain/internal.h"
 #include "pool/guard.h"
+#include "pool/space.h"
 
 static int head_copy(const struct domain *d, struct ctl_cell *ret)
 {
@@ -17,15 +18,27 @@ static int head_copy(const struct domain *d, struct ctl_cell *ret)
 	return 0;
 }
 
+static int head_sane(const struct domain *d, const struct ctl_cell *c)
+{
+	return c->head < d->tail || c->head - d->tail > d->s.lane.ring_size || c->head % 64 != 0
+		       ? -EBADMSG
+		       : 0;
+}
+
 int words_head(const struct domain *d, struct ctl_cell *ret)
 {
 	int r = GUARD(head_copy(d, ret));
 
+	return r < 0 ? r : head_sane(d, ret);
+}
+
+int words_mark(struct domain *d, struct ctl_cell *ret)
+{
+	int r = GUARD(space_mark(&d->s, &d->who, ret));
+
 	if (r < 0)
-		return r;
-	if (ret->head < d->tail || ret->head - d->tail > d->s.lane.ring_size || ret->head % 64 != 0)
-		return -EBADMSG;
-	return 0;
+		return r == -EFAULT ? r : -EAGAIN;
+	return head_sane(d, ret);
 }
 
 static int file_copy(const struct ctl_file *f, struct file_words *ret)

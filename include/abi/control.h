@@ -100,7 +100,7 @@ struct ctl_hot {
 	uint64_t full_waits; /* relaxed: how often a writer found no room */
 	uint64_t edeadlk; /* relaxed: calls refused since a signal handler came from inside one */
 	uint64_t owner_died; /* relaxed: takeovers */
-	uint64_t rule_f;     /* relaxed: calls that took RULE F */
+	uint64_t rule_f;     /* relaxed: calls that took RULE F, and destage steps */
 
 	/* Line 2: the daemon writes it (tail and live_files under the lane lock). */
 	uint64_t tail;	     /* records below it are trimmed; release, pairs with space_reserve */
@@ -186,7 +186,7 @@ struct ctl_image {
 	uint32_t length; /* bytes, a multiple of 64 */
 	uint64_t offset; /* in the file, a multiple of 64 */
 	uint64_t id;	 /* of the file that it is of */
-	uint64_t rule_f; /* hot's counter when it became valid */
+	uint64_t rule_f; /* hot's counter before its block was logged whole */
 	uint64_t last_start, last_end; /* of the last write: is the next one a rewrite? */
 	uint32_t
 		rewrites; /* above 0: the file's blocks are rewritten, an image is worth its copy */

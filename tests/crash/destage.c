@@ -61,8 +61,12 @@ void daemon_settle(void)
 
 static bool destage(struct process *d)
 {
-	struct ctl_cell head = control_head(&world.ctl);
+	struct ctl_cell head;
 
+	/* Let in between two steps of an append it cannot wait for that one's lock. */
+	if ((world.inside && world.ctl.hot->lane_lock.word) ||
+	    space_mark(&d->s, &d->who, &head) < 0)
+		return false;
 	for (int i = 0; i < DISK_FILES; i++) {
 		struct file_ref *r = &d->ref[i][OPEN_DSYNC];
 

@@ -120,6 +120,26 @@ static void flush_is_prompt(void **state)
 	assert_int_equal(env_ask(e, DOMAIN_FLUSH, "none", -1, 0).status, -ENOENT);
 }
 
+/* What a step trims is no ground for changed lines: the next rewrite says all of its block. */
+static void a_step_ends_the_images(void **state)
+{
+	struct env *e = *state;
+	struct answer r;
+	int64_t saved;
+
+	set_age(e, ENV_LONG_NS);
+	r = env_join(e, &e->a, 0, "d");
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(env_write(&e->a, 0, 4096, 'x'), 4096);
+	saved = env_file_number(e, "d", r.id, "saved_bytes");
+	assert_true(saved > 0);
+	assert_int_equal(env_ask(e, DOMAIN_FLUSH, "d", -1, 0).status, 0);
+	assert_int_equal(env_write(&e->a, 0, 4096, 'x'), 4096);
+	assert_int_equal(env_file_number(e, "d", r.id, "saved_bytes"), saved);
+	assert_int_equal(env_write(&e->a, 0, 4096, 'x'), 4096);
+	assert_true(env_file_number(e, "d", r.id, "saved_bytes") > saved);
+}
+
 static void a_quarter_destages(void **state)
 {
 	struct env *e = *state;
@@ -979,6 +999,7 @@ int main(void)
 		TEST(registers_destages_trims),
 		TEST(same_inode_same_entry),
 		TEST(flush_is_prompt),
+		TEST(a_step_ends_the_images),
 		TEST(a_quarter_destages),
 		TEST(last_session_ends_clean),
 		TEST(a_size_without_room),

@@ -85,6 +85,7 @@ int env_setup(void **state)
 	make_dir(e->dir, "state");
 	make_dir(e->dir, "files");
 	e->config = (struct config){
+		.changed_lines = true,
 		.pool = text_of(e->dir, "pool"),
 		.emulate = true,
 		.run_dir = text_of(e->dir, "run"),

@@ -30,6 +30,7 @@
 #define RING	  (1u << 20)
 #define FILE_MAX  65536u
 #define BLOCK	  4096u
+#define SECTOR	  512u
 #define NAME_SIZE 64
 
 static struct {
@@ -43,6 +44,9 @@ static struct {
 	int fail;	  /* negative errno */
 	size_t shorten;	  /* bytes to write instead of all */
 	uint8_t *disturb; /* changed before the real call: the caller races with itself */
+	bool written_back; /* the bytes reach the disk before their record is appended, and the power fails */
+	struct ctl_cell step;
+	bool step_begins; /* the daemon begins a step between the two */
 } t;
 
 static void to_disk(void)
@@ -54,6 +58,8 @@ static void to_disk(void)
 	assert_int_equal(pread(t.r.fd, t.disk, sizeof(t.disk), 0), st.st_size);
 	t.disk_size = (uint64_t)st.st_size;
 }
+
+static void power_fails(void);
 
 static ssize_t io_pwritev(int fd, const struct iovec *iov, int n, int64_t offset, int flags)
 {
@@ -76,6 +82,10 @@ static ssize_t io_pwritev(int fd, const struct iovec *iov, int n, int64_t offset
 	done = session_sys_io.pwritev(fd, iov, n, offset, flags);
 	if (flags)
 		to_disk();
+	if (t.written_back)
+		power_fails();
+	if (t.step_begins)
+		assert_int_equal(space_mark(&t.e.s, &t.e.who, &t.step), 0);
 	return done;
 }
 
@@ -143,24 +153,45 @@ static void apply(uint8_t *to, uint64_t *size, const struct record_header *h)
 	free(payload);
 }
 
-static unsigned check(void)
+static unsigned recovered(uint8_t got[FILE_MAX], uint64_t *ret_size)
 {
-	static uint8_t got[FILE_MAX];
-	uint64_t size = t.disk_size;
 	struct lane_tail_found tail[2];
 	struct record_header h;
 	unsigned lines = 0;
 	struct walk w;
 
-	memcpy(got, t.disk, sizeof(got));
+	*ret_size = t.disk_size;
+	memcpy(got, t.disk, FILE_MAX);
 	assert_true(lane_tail_read(&t.e.s.lane, tail) >= 1);
 	walk_begin(&w, &t.e.s.lane, tail[0].tail, tail[0].chain, UINT64_MAX);
 	while (walk_next(&w, &h) == WALK_RECORD) {
 		if (h.file_id == t.r.id && h.position >= t.r.f->fence)
-			apply(got, &size, &h);
+			apply(got, ret_size, &h);
 		lines += h.type == RECORD_LINES;
 	}
 	assert_int_equal(w.position, control_head(&t.e.s.ctl).head);
+	return lines;
+}
+
+/* A program that writes whole sectors finds each old or new, as it would on a disk. */
+static void power_fails(void)
+{
+	static uint8_t got[FILE_MAX];
+	uint64_t size;
+
+	to_disk();
+	(void)recovered(got, &size);
+	for (uint32_t at = 0; at < FILE_MAX; at += SECTOR)
+		assert_true(memcmp(got + at, t.model + at, SECTOR) == 0 ||
+			    memcmp(got + at, t.disk + at, SECTOR) == 0);
+}
+
+static unsigned check(void)
+{
+	static uint8_t got[FILE_MAX];
+	uint64_t size;
+	unsigned lines = recovered(got, &size);
+
 	assert_int_equal(size, t.model_size);
 	assert_memory_equal(got, t.model, t.model_size);
 	return lines;
@@ -189,8 +220,9 @@ static void write_block(uint8_t *bytes, uint64_t offset, size_t n)
 
 static void destage(void)
 {
-	struct ctl_cell cell = control_head(&t.e.s.ctl);
+	struct ctl_cell cell;
 
+	assert_int_equal(space_mark(&t.e.s, &t.e.who, &cell), 0);
 	to_disk();
 	env_trim(&t.e, cell.head, cell.chain);
 }
@@ -526,6 +558,55 @@ static void anything(void **state)
 	assert_true(lines > 1000);
 }
 
+/* A block that is written back before its record is there, over older lines: the old block or the new one. */
+static void whole_sectors(void **state)
+{
+	static uint8_t b[2 * BLOCK];
+	unsigned lines = 0;
+
+	(void)state;
+	t.written_back = true;
+	srand(1);
+	for (unsigned i = 0; i < 3000; i++) {
+		uint32_t first = any(2 * BLOCK / SECTOR),
+			 count = 1 + any(2 * BLOCK / SECTOR - first);
+
+		for (unsigned n = any(4); n > 0; n--)
+			b[first * SECTOR + any(count * SECTOR)]++;
+		if (any(3))
+			first = 0, count = 8;
+		write_block(b + first * SECTOR, first * SECTOR, count * SECTOR);
+		lines += check();
+		if (any(6) == 0)
+			destage();
+	}
+	assert_true(lines > 300);
+}
+
+/* Its block may be trimmed by a step that begins between the write and its record. */
+static void step_begins_inside(void **state)
+{
+	static uint8_t b[BLOCK];
+
+	(void)state;
+	memset(b, 7, sizeof(b));
+	write_block(b, 0, BLOCK);
+	write_block(b, 0, BLOCK);
+	b[100]++;
+	t.step_begins = true;
+	write_block(b, 0, BLOCK);
+	t.step_begins = false;
+	assert_int_equal(check(), 0);
+	to_disk();
+	env_trim(&t.e, t.step.head, t.step.chain);
+	t.written_back = true;
+	for (unsigned i = 0; i < 4; i++) {
+		b[200 * i]++;
+		write_block(b, 0, BLOCK);
+		assert_int_equal(check(), i);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -538,6 +619,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(foreign_truncate, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(new_entry, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(left_half_way, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(whole_sectors, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(step_begins_inside, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(anything, set_up, tear_down),
 	};
 
