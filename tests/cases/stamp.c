@@ -277,10 +277,12 @@ static int late(uint32_t t, uint64_t n, uint64_t acked, uint32_t file, uint32_t 
 }
 
 /*
- * The last write that was issued: nothing can lie over it, and no page has a part of it. Behind the file's end
- * nothing counts: where no record was left of it, a power cut may keep the page and not the new size.
+ * The last write that was issued. A page has all of it or nothing, but for this: it was written back before it
+ * had a record, and older records that were live were laid over it, from one of them on to the newest. So where
+ * a page shows an older write in place of it, it shows every later one, too. Behind the file's end nothing
+ * counts: where no record was left of it, a power cut may keep the page and not the new size.
  */
-static int torn(uint32_t t, const struct unit *have, uint32_t file)
+static int torn(uint32_t t, const struct unit *have, const uint64_t *model, uint32_t file)
 {
 	uint64_t n = sh->thread[t].issued;
 	struct piece p = piece_of(t, n);
@@ -292,15 +294,23 @@ static int torn(uint32_t t, const struct unit *have, uint32_t file)
 	if (n == 0 || p.file != file || fstat(fds[file], &st) < 0)
 		return 0;
 	for (uint32_t at = p.at; at < p.at + p.units;) {
-		uint32_t end = (at / page + 1) * page, found = 0, units;
+		uint32_t end = (at / page + 1) * page, found = 0;
+		uint64_t covered = 0, oldest = UINT64_MAX; /* newest write that n lies over, oldest over n */
 
 		if (end > p.at + p.units)
 			end = p.at + p.units;
-		for (units = 0; at < end && begin + (off_t)(at + 1) * UNIT <= st.st_size;
-		     at++, units++)
-			found += look(&have[at], t, file, at) == n;
+		for (; at < end && begin + (off_t)(at + 1) * UNIT <= st.st_size; at++) {
+			if (look(&have[at], t, file, at) != n) {
+				if (model[at] < oldest)
+					oldest = model[at];
+				continue;
+			}
+			found++;
+			if (model[at] > covered)
+				covered = model[at];
+		}
 		at = end;
-		pages += found != 0 && found != units;
+		pages += found && covered >= oldest;
 	}
 	if (pages)
 		printf("thread %u log.%u: write %lu is torn inside %d pages\n", t, file, n, pages);
@@ -328,7 +338,7 @@ static int check_thread(uint32_t t, int shown)
 		    pread(fds[f], have, sizeof(have), (off_t)(t % THREADS_MAX) * UNITS * UNIT) < 0)
 			return 1;
 		if (sh->dead)
-			wrong += torn(t, have, f);
+			wrong += torn(t, have, model[f], f);
 		for (uint32_t at = 0; at < UNITS; at++) {
 			uint64_t n = look(&have[at], t, f, at);
 
