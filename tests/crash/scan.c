@@ -78,15 +78,19 @@ static void go_into(struct ops *o, unsigned state)
 }
 
 /* Who comes next must find all as it should be. */
-static void go_on(struct ops *o)
+static void go_on(struct ops *o, bool daemon_died)
 {
 	static const enum op after[] = { OP_OVERLAP, OP_TRUNCATE, OP_APPEND, OP_DESTAGE, OP_HEAL };
 
 	check_depth(CHECK_ALL);
 	check_now();
-	check_depth(CHECK_FEW);
+	/* What a killed daemon stored and did not drain is in its successor's way at each step. */
+	check_depth(daemon_died ? CHECK_ALL : CHECK_FEW);
 	if (!world.daemon_up)
 		sequence_step(o, OP_DAEMON);
+	if (daemon_died)
+		sequence_step(o, OP_DESTAGE);
+	check_depth(CHECK_FEW);
 	sequence_step(o, after[rng_below(&o->rng, sizeof(after) / sizeof(after[0]))]);
 	sequence_step(o, OP_OVERLAP);
 }
@@ -112,7 +116,7 @@ void scan_killed(struct ops *o, uint64_t n)
 		return;
 	}
 	killed_seen[op][state][step] = 1;
-	go_on(o);
+	go_on(o, op_kinds[op] == KIND_D);
 }
 
 static enum op nth_pair(uint64_t n, enum op *ret_b)
@@ -150,7 +154,7 @@ void scan_beside(struct ops *o, uint64_t n)
 	beside_seen[p.a][p.b] = 1;
 	check_depth(CHECK_FEW);
 	sequence_pair(o, &p);
-	go_on(o);
+	go_on(o, false);
 }
 
 uint64_t scan_wrapped_count(void)
@@ -170,7 +174,7 @@ void scan_wrapped(struct ops *o, uint64_t n)
 	sequence_step(o, OP_WRAP);
 	o->kill_step = 0;
 	o->wrap_lines = o->wrap_record = 0;
-	go_on(o);
+	go_on(o, false);
 }
 
 void scan_coverage(void)
