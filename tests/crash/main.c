@@ -4,8 +4,8 @@
  *                [--seed N [--at STEP]] [--trace]
  *
  * Every state that a power cut can leave, checked against a model. --states: how many recoveries (default
- * 300000). --kind: only that one of the kinds in sequence.h; --op, for `killed`: only that call. --offset: other
- * runs. --enough: ends after so many failures. --seed: one run; --at: one step of it.
+ * 300000). --kind: only that one of the kinds in sequence.h; --op: of `killed` only that call, of `beside` that one
+ * and another. --offset: other runs. --enough: ends after so many failures. --seed: one run; --at: one step of it.
  * Last line: `states N failures N`; exit 1 if anything failed.
  */
 
@@ -144,6 +144,8 @@ static void campaign(const struct options *o)
 				n = count ? n % count : n;
 				if (k == SEQUENCE_KILLED && o->op >= 0)
 					n = scan_killed_only(n, (enum op)o->op);
+				if (k == SEQUENCE_BESIDE && o->op >= 0)
+					n = scan_beside_only(n, (enum op)o->op);
 				before = check_stats.states;
 				run((uint64_t)k << SEQUENCE_SHIFT | n, o, &reports);
 				/* A kill at a step that the call does not have. */

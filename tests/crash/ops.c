@@ -13,6 +13,7 @@
 
 #define KILL_STEPS 150u /* an ordinary call has fewer */
 #define KILL_SHORT 45u	/* steps of a short one */
+#define LOCK_TRIES 3u
 
 #define OP_NAME(name, weight, kind)   #name,
 #define OP_WEIGHT(name, weight, kind) weight,
@@ -103,13 +104,19 @@ static void settle_file(struct ops *o, int file)
 	struct file_ref *r = &p->ref[file][OPEN_DSYNC];
 	const struct disk_file *d = &disk.files[file];
 	bool interrupted, loose = model.files[file].loose;
-	int rc;
+	int rc = 0;
 
 	unsettled[file] = false;
 	if (!r->f)
 		return;
 	interrupted = r->f->op != 0 || r->f->write_length != 0;
-	rc = file_lock(&p->s, &p->who, r);
+	/* An error is told once to each description: a program that tries again gets further. */
+	for (unsigned i = 0; i < LOCK_TRIES; i++) {
+		rc = file_lock(&p->s, &p->who, r);
+		if (rc != -EIO || !world.bad_sync)
+			break;
+		model_told(file);
+	}
 	if (rc < 0) {
 		if (rc != -EIO || !world.bad_sync)
 			check_fail("the lock of a dead owner is not to be had", file);

@@ -70,6 +70,11 @@ uint64_t scan_killed_only(uint64_t n, enum op op)
 	return n - n % calls() + (uint64_t)op % calls();
 }
 
+uint64_t scan_beside_only(uint64_t n, enum op op)
+{
+	return n - n / calls() % calls() * calls() + (uint64_t)op % calls() * calls();
+}
+
 static void go_into(struct ops *o, unsigned state)
 {
 	check_depth(CHECK_NOT);

@@ -16,6 +16,8 @@ uint64_t scan_killed_only(uint64_t n, enum op op);
 
 /* (call, call, state) in turn; steps by chance. */
 void scan_beside(struct ops *o, uint64_t n);
+/* The same, of that call and another. */
+uint64_t scan_beside_only(uint64_t n, enum op op);
 
 /* (lines left, lines of the record, killed or not) */
 uint64_t scan_wrapped_count(void);
