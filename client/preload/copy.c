@@ -3,15 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 
 #include "base/sys.h"
 #include "client/preload/call.h"
-#include "client/preload/passed.h"
 
 struct copy_args {
 	long number;
@@ -87,26 +83,6 @@ static ssize_t shim_sendfile(int out, int in, off_t *offset, size_t n)
 	if (likely(!desc_peek(out)))
 		return real.sendfile(out, in, offset, n);
 	return call_make(out, op_copy, &a);
-}
-
-static int shim_ioctl(int fd, unsigned long request, ...)
-{
-	struct copy_args a = { SYS_ioctl, fd, 0, 0, 0, 0, 0 };
-	va_list ap;
-	void *arg;
-
-	va_start(ap, request);
-	arg = va_arg(ap, void *);
-	va_end(ap);
-
-	if (unlikely(desc_peek(fd)) && (request == FIOCLEX || request == FIONCLEX))
-		return (int)errno_result(close_on_exec(fd, request == FIOCLEX));
-	/* Reflink into the file; other requests change no bytes of it. */
-	if (likely(!desc_peek(fd)) || (request != FICLONE && request != FICLONERANGE))
-		return real.ioctl(fd, request, arg);
-	a.b = (long)request;
-	a.c = (long)arg;
-	return (int)call_make(fd, op_copy, &a);
 }
 
 #define FAMILY_COPY

@@ -187,6 +187,12 @@ int desc_hide(int fd)
 	return (int)moved;
 }
 
+void desc_keep(int fd)
+{
+	/* A number beyond the table is beyond the program's use as well. */
+	(void)desc_set(fd, &ours, false);
+}
+
 void desc_unhide_close(int fd)
 {
 	desc_clear(fd);

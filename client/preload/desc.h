@@ -87,5 +87,7 @@ unsigned desc_high(void); /* no word is set at or above this number */
 /* Marks fd as one of the shim's own: moved above the program's numbers where the limit allows.
  * Takes fd over; returns the new number or a negative errno (fd closed then). */
 int desc_hide(int fd);
+/* The same where it stands: not moved, so nothing is closed. Takes fd over. */
+void desc_keep(int fd);
 /* Closes a hidden descriptor. */
 void desc_unhide_close(int fd);

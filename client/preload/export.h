@@ -3,11 +3,14 @@
  * Gives a family's functions the names of calls.def. Included at the end of a family's file, which has
  * defined FAMILY_<FAMILY>; the other families' lines come to nothing. No include guard.
  *
- * The symbol is an assembler name, so that libc's own declaration of it stays out of the way.
+ * The symbol is an assembler name, so that libc's own declaration of it stays out of the way. The other one,
+ * local_SYMBOL, is for the library itself (family.h): no library before us in the link order gets between.
  */
-#define EXPORT(symbol, function)                                     \
-	extern __typeof__(function) export_##symbol __asm__(#symbol) \
-		__attribute__((alias(#function), visibility("default"), used));
+#define EXPORT(symbol, function)                                                \
+	extern __typeof__(function) export_##symbol __asm__(#symbol)            \
+		__attribute__((alias(#function), visibility("default"), used)); \
+	extern __typeof__(function) hidden_##symbol __asm__("local_" #symbol)   \
+		__attribute__((alias(#function), visibility("hidden"), used));
 
 #define NOT_HERE(symbol, function)
 
@@ -70,6 +73,31 @@
 #define CALL_AIO EXPORT
 #else
 #define CALL_AIO NOT_HERE
+#endif
+#ifdef FAMILY_STREAM
+#define CALL_STREAM EXPORT
+#else
+#define CALL_STREAM NOT_HERE
+#endif
+#ifdef FAMILY_PRINT
+#define CALL_PRINT EXPORT
+#else
+#define CALL_PRINT NOT_HERE
+#endif
+#ifdef FAMILY_SPAWN
+#define CALL_SPAWN EXPORT
+#else
+#define CALL_SPAWN NOT_HERE
+#endif
+#ifdef FAMILY_SYSCALL
+#define CALL_SYSCALL EXPORT
+#else
+#define CALL_SYSCALL NOT_HERE
+#endif
+#ifdef FAMILY_IOCTL
+#define CALL_IOCTL EXPORT
+#else
+#define CALL_IOCTL NOT_HERE
 #endif
 #ifdef FAMILY_FORK
 #define CALL_FORK EXPORT

@@ -14,6 +14,7 @@
 #include "base/sys.h"
 #include "client/preload/call.h"
 #include "client/preload/handle.h"
+#include "client/preload/others.h"
 #include "client/preload/passed.h"
 
 static long leave(struct call *c, uint32_t reason)
@@ -36,6 +37,91 @@ static long op_stream(struct call *c, void *arg)
 	return c->d ? leave(c, BYPASS_STREAM) : 0;
 }
 
+/*
+ * Files of ours that were mapped shared for reading: mprotect may make such a mapping writable later on. No
+ * address is kept, since mappings go where we do not see it.
+ */
+#define READABLE 64
+static struct {
+	uint64_t dev, ino; /* atomic, relaxed: written before `readable` counts them */
+} readable_files[READABLE];
+static uint32_t readable; /* atomic: how many are whole */
+static uint32_t claimed;  /* atomic: how many have been given out */
+
+/* False: no room, so it must not stay in the lane. */
+static bool note_readable(int fd)
+{
+	const struct desc *d = desc_peek(fd);
+	uint32_t n = atomic_load_seq(&readable), next = n;
+
+	if (!d)
+		return true;
+	for (uint32_t i = 0; i < n; i++)
+		if (atomic_load_relaxed(&readable_files[i].ino) == d->ino &&
+		    atomic_load_relaxed(&readable_files[i].dev) == d->dev)
+			return true;
+	/* One thread at a time fills the next place; the others go to the disk: nobody does this often. */
+	if (n >= READABLE || !atomic_cas_seq(&claimed, &next, n + 1))
+		return false;
+	atomic_store_relaxed(&readable_files[n].dev, d->dev);
+	atomic_store_relaxed(&readable_files[n].ino, d->ino);
+	atomic_store_seq(&readable, n + 1);
+	return true;
+}
+
+/* A number that leads to the file, or -1. */
+static int number_of(uint64_t dev, uint64_t ino)
+{
+	unsigned end = desc_high();
+
+	for (unsigned fd = 0; fd < end; fd++) {
+		const struct desc *d = desc_peek((int)fd);
+
+		if (d && atomic_load_acquire(&d->kind) != DESC_OURS && d->ino == ino &&
+		    d->dev == dev)
+			return (int)fd;
+	}
+	return -1;
+}
+
+/* -1 with errno: a file that is not open any more cannot be taken out of the lane, so its mapping stays for
+ * reading, as that of one opened for reading does. */
+static int leave_mapped(const void *addr, size_t n)
+{
+	uint32_t end = atomic_load_seq(&readable);
+
+	for (uint32_t i = 0; i < end; i++) {
+		uint64_t dev = atomic_load_relaxed(&readable_files[i].dev);
+		uint64_t ino = atomic_load_relaxed(&readable_files[i].ino);
+		int fd;
+
+		if (!others_mapped_at(dev, ino, addr, n))
+			continue;
+		fd = number_of(dev, ino);
+		if (fd < 0)
+			return (int)errno_result(-EACCES);
+		if (call_make(fd, op_mapped, NULL) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int shim_mprotect(void *addr, size_t n, int prot)
+{
+	if (unlikely(atomic_load_relaxed(&readable)) && (prot & PROT_WRITE) &&
+	    leave_mapped(addr, n) < 0)
+		return -1;
+	return real.mprotect(addr, n, prot);
+}
+
+static int shim_pkey_mprotect(void *addr, size_t n, int prot, int key)
+{
+	if (unlikely(atomic_load_relaxed(&readable)) && (prot & PROT_WRITE) &&
+	    leave_mapped(addr, n) < 0)
+		return -1;
+	return real.pkey_mprotect(addr, n, prot, key);
+}
+
 static __attribute__((noinline)) void *map_known(void *addr, size_t n, int prot, int flags, int fd,
 						 off_t offset)
 {
@@ -44,7 +130,7 @@ static __attribute__((noinline)) void *map_known(void *addr, size_t n, int prot,
 		errno = EOPNOTSUPP;
 		return MAP_FAILED;
 	}
-	if ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE) &&
+	if ((flags & MAP_TYPE) != MAP_PRIVATE && ((prot & PROT_WRITE) || !note_readable(fd)) &&
 	    call_make(fd, op_mapped, NULL) < 0)
 		return MAP_FAILED;
 	return real.mmap(addr, n, prot, flags, fd, offset);
@@ -52,9 +138,14 @@ static __attribute__((noinline)) void *map_known(void *addr, size_t n, int prot,
 
 static void *shim_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t offset)
 {
-	if (likely((flags & MAP_ANONYMOUS) || !desc_peek(fd)))
+	if (likely(!desc_table || (flags & MAP_ANONYMOUS)))
 		return real.mmap(addr, n, prot, flags, fd, offset);
-	return map_known(addr, n, prot, flags, fd, offset);
+	if (unlikely(desc_peek(fd) != NULL))
+		return map_known(addr, n, prot, flags, fd, offset);
+	/* It may get a rule's name later on. */
+	if ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE))
+		others_note_mapping();
+	return real.mmap(addr, n, prot, flags, fd, offset);
 }
 
 /*
@@ -97,6 +188,11 @@ int passed_on(int fd)
 		r = (int)errno_result(give_flags_back(fd, atomic_load_relaxed(&d->asked)));
 	desc_put(d);
 	return r < 0 ? -1 : 0;
+}
+
+int passed_by(int fd)
+{
+	return (int)call_make(fd, op_stream, NULL);
 }
 
 FILE *map_fdopen(int fd, const char *mode)
@@ -166,11 +262,6 @@ static int shim_sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 		if (may_pass(&m[i].msg_hdr) && pass_message(&m[i].msg_hdr) < 0)
 			return -1;
 	return real.sendmmsg(fd, m, n, flags);
-}
-
-static FILE *shim_fdopen(int fd, const char *mode)
-{
-	return map_fdopen(fd, mode);
 }
 
 #define FAMILY_MAP

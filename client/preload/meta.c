@@ -67,16 +67,27 @@ static int shim_chmod(const char *path, mode_t mode)
 	return by_path(AT_FDCWD, path, AT_SYMLINK_FOLLOW, &m, &r) ? r : real.chmod(path, mode);
 }
 
+static int follow_of(int flags)
+{
+	return (flags & AT_SYMLINK_NOFOLLOW ? 0 : AT_SYMLINK_FOLLOW) | (flags & AT_EMPTY_PATH);
+}
+
 static int shim_fchmodat(int dir, const char *path, mode_t mode, int flags)
 {
 	struct meta_call m = ARGS5(SYS_fchmodat, dir, path, mode, 0, 0);
 	int r;
 
-	if (!(flags & AT_SYMLINK_NOFOLLOW) && by_path(dir, path, AT_SYMLINK_FOLLOW, &m, &r))
+	/* A link's own mode never matters: what is found without following one is the file itself. */
+	if (!(flags & ~AT_SYMLINK_NOFOLLOW) && by_path(dir, path, follow_of(flags), &m, &r))
 		return r;
 	if (real.fchmodat)
 		return real.fchmodat(dir, path, mode, flags);
 	return (int)errno_result(flags ? -EOPNOTSUPP : make(&m));
+}
+
+static int shim_lchmod(const char *path, mode_t mode)
+{
+	return shim_fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW);
 }
 
 static int shim_fchown(int fd, uid_t uid, gid_t gid)
@@ -101,11 +112,6 @@ static int shim_lchown(const char *path, uid_t uid, gid_t gid)
 	int r;
 
 	return by_path(AT_FDCWD, path, 0, &m, &r) ? r : real.lchown(path, uid, gid);
-}
-
-static int follow_of(int flags)
-{
-	return (flags & AT_SYMLINK_NOFOLLOW ? 0 : AT_SYMLINK_FOLLOW) | (flags & AT_EMPTY_PATH);
 }
 
 static int shim_fchownat(int dir, const char *path, uid_t uid, gid_t gid, int flags)

@@ -14,6 +14,7 @@
 #include "client/preload/attach.h"
 #include "client/preload/desc.h"
 #include "client/preload/named.h"
+#include "client/preload/open.h"
 
 #define TRIES 16 /* a name that somebody else keeps moving */
 #define AGAIN (-EAGAIN)
@@ -230,6 +231,14 @@ static int rename_any(int from_dir, const char *from, int to_dir, const char *to
 	return run(&a, ret_pass);
 }
 
+/* A file that has got a rule's name may be one that this process writes past us. Returns r. */
+static int arrived(int dir, const char *path, int r)
+{
+	if (r == 0 && desc_table)
+		open_named_now(dir, path);
+	return r;
+}
+
 static int shim_rename(const char *from, const char *to)
 {
 	bool pass = true;
@@ -237,7 +246,9 @@ static int shim_rename(const char *from, const char *to)
 
 	if (desc_table)
 		r = rename_any(AT_FDCWD, from, AT_FDCWD, to, 0, &pass);
-	return pass ? real.rename(from, to) : r;
+	if (pass)
+		r = real.rename(from, to);
+	return arrived(AT_FDCWD, to, r);
 }
 
 static int shim_renameat(int from_dir, const char *from, int to_dir, const char *to)
@@ -247,7 +258,9 @@ static int shim_renameat(int from_dir, const char *from, int to_dir, const char 
 
 	if (desc_table)
 		r = rename_any(from_dir, from, to_dir, to, 0, &pass);
-	return pass ? real.renameat(from_dir, from, to_dir, to) : r;
+	if (pass)
+		r = real.renameat(from_dir, from, to_dir, to);
+	return arrived(to_dir, to, r);
 }
 
 static long nothing(void *arg)
@@ -270,7 +283,9 @@ static int shim_renameat2(int from_dir, const char *from, int to_dir, const char
 	/* What stood there has the first name now. */
 	if (r == 0 && (flags & RENAME_EXCHANGE) && named_find(from_dir, from, 0, &other))
 		(void)named_make(&other, NAMED_TOUCHED, nothing, NULL);
-	return r;
+	if (flags & RENAME_EXCHANGE)
+		(void)arrived(from_dir, from, r);
+	return arrived(to_dir, to, r);
 }
 
 static int shim_linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
@@ -286,9 +301,9 @@ static int shim_linkat(int from_dir, const char *from, int to_dir, const char *t
 
 	if (desc_table)
 		r = run(&a, &pass);
-	if (!pass)
-		return r;
-	return (int)errno_result(sys_call5(SYS_linkat, from_dir, from, to_dir, to, flags));
+	if (pass)
+		r = (int)errno_result(sys_call5(SYS_linkat, from_dir, from, to_dir, to, flags));
+	return arrived(to_dir, to, r);
 }
 
 static int shim_link(const char *from, const char *to)

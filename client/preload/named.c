@@ -3,12 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 
 #include "base/sys.h"
 #include "client/preload/attach.h"
 #include "client/preload/desc.h"
 #include "client/preload/log.h"
+#include "client/preload/others.h"
 #include "client/preload/takeover.h"
+
+#define FD_NAME "/proc/self/fd/"
 
 static bool find(struct named *n)
 {
@@ -79,7 +83,9 @@ bool named_find(int dir, const char *path, int flags, struct named *ret)
 	*ret = (struct named){ .dir = dir, .path = path, .flags = flags, .r.fd = -1 };
 	if (find(ret))
 		return true;
-	return config_may_match(path) && find_marked(ret);
+	/* A descriptor's name says nothing of the file's. */
+	return (config_may_match(path) || strncmp(path, FD_NAME, sizeof(FD_NAME) - 1) == 0) &&
+	       find_marked(ret);
 }
 
 bool named_still(const struct named *n)
@@ -90,6 +96,17 @@ bool named_still(const struct named *n)
 	       again.id == n->id;
 }
 
+/* Kept by an earlier call, or -1. */
+static int kept(const struct named *n)
+{
+	struct stat st;
+
+	if (sys_call4(SYS_newfstatat, n->dir, n->path, &st,
+		      n->flags & AT_SYMLINK_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW) < 0)
+		return -1;
+	return others_find(st.st_dev, st.st_ino, -1, OTHERS_KEPT);
+}
+
 int named_open(struct named *n)
 {
 	struct session *s = attach_session_at(n->session);
@@ -98,6 +115,8 @@ int named_open(struct named *n)
 
 	if (fd < 0 && (n->flags & AT_EMPTY_PATH) && !*n->path)
 		fd = n->dir;
+	if (fd < 0)
+		fd = kept(n);
 	n->own_fd = fd < 0;
 	if (fd < 0)
 		fd = sys_call4(SYS_openat, n->dir, n->path,
@@ -118,9 +137,18 @@ int named_open(struct named *n)
 
 void named_close(struct named *n)
 {
-	if (n->own_fd && n->r.fd >= 0)
-		(void)sys_call1(SYS_close, n->r.fd);
+	struct stat st;
+	int fd = n->r.fd;
+
 	n->r.fd = -1;
+	if (!n->own_fd || fd < 0)
+		return;
+	/* The close of an O_PATH descriptor drops no lock; neither does ours where there is no other. */
+	if (!(sys_call2(SYS_fcntl, fd, F_GETFL) & O_PATH) && sys_call2(SYS_fstat, fd, &st) == 0 &&
+	    others_find(st.st_dev, st.st_ino, fd, OTHERS_ANY) >= 0)
+		desc_keep(fd);
+	else
+		(void)sys_call1(SYS_close, fd);
 }
 
 long named_make(struct named *n, enum named_how how, file_call *call, void *arg)
@@ -136,8 +164,11 @@ long named_make(struct named *n, enum named_how how, file_call *call, void *arg)
 	if (r == 0)
 		r = named_open(n);
 	if (r == 0) {
-		r = how == NAMED_FENCED ? file_fenced(s, &who, &n->r, call, arg)
-					: file_touched(s, &who, &n->r, call, arg);
+		r = how == NAMED_FENCED	  ? file_fenced(s, &who, &n->r, call, arg)
+		    : how == NAMED_BYPASS ? file_enter_bypass(s, &who, &n->r, BYPASS_STREAM)
+					  : file_touched(s, &who, &n->r, call, arg);
+		if (r == 0 && how == NAMED_BYPASS)
+			r = call(arg);
 		named_close(n);
 	}
 	mark_leave(&mark);

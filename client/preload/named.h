@@ -18,7 +18,7 @@ struct named {
 	bool shut; /* its commits may lie in a pool that cannot be reached: the call is refused, EIO */
 	/* while it is in use: */
 	struct file_ref r;
-	bool own_fd; /* r.fd is closed afterwards */
+	bool own_fd; /* opened for this call: closed afterwards where no record lock can depend on it */
 };
 
 /*
@@ -31,14 +31,17 @@ bool named_find(int dir, const char *path, int flags, struct named *ret);
 /* The name still means the same entry: to be asked under its lock. */
 bool named_still(const struct named *n);
 
-/* A descriptor for the entry: one that the program has, or one of our own (O_PATH where it may not be
- * opened). Fills n->r. 0 or a negative errno. */
+/* A descriptor for the entry: one that the program has, one that an earlier call kept, or one of our own
+ * (O_PATH where it may not be opened). Fills n->r. 0 or a negative errno. */
 int named_open(struct named *n);
+/* Closes one of our own, unless the program has another descriptor of the file: closing any of them ends
+ * all record locks that the process holds on it, so ours is kept, and taken again by the next call. */
 void named_close(struct named *n);
 
 enum named_how {
 	NAMED_TOUCHED, /* size-neutral metadata */
 	NAMED_FENCED,  /* RULE F */
+	NAMED_BYPASS,  /* bypass for good, then the call */
 };
 
 /* Makes the call on the named file; shut: EIO. libc's result convention. */

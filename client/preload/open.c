@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* open and its relatives: where a file of a rule is taken over. */
+#include "client/preload/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +10,8 @@
 #include "base/sys.h"
 #include "client/preload/config.h"
 #include "client/preload/handle.h"
-#include "client/preload/map.h"
+#include "client/preload/others.h"
+#include "client/preload/passed.h"
 #include "client/preload/size.h"
 #include "client/preload/takeover.h"
 
@@ -18,22 +20,30 @@
 #define SYNC_FLAGS     (O_DIRECT | O_DSYNC | O_SYNC)
 #define STRIPPED_FLAGS (SYNC_FLAGS | O_TRUNC)
 
-struct open_args {
-	int dir;
-	const char *path;
-	int flags;
-	mode_t mode;
-};
-
-enum probe {
-	PROBE_MATCH,
-	PROBE_OTHER,
-	PROBE_NOTHING
-};
+#define STRANGER_NS    1000000 /* 1 ms */
+#define STRANGER_TRIES 1000
 
 static long raw_open(const struct open_args *a, int flags)
 {
+	if (a->handle)
+		return sys_call3(SYS_open_by_handle_at, a->dir, a->handle, flags);
+	if (a->how) {
+		struct open_how how = *a->how;
+
+		/* Flags that openat2 does not know must reach it. */
+		how.flags = (how.flags & ~(uint64_t)(unsigned)a->flags) | (unsigned)flags;
+		how.mode = flags & (O_CREAT | __O_TMPFILE) ? how.mode : 0;
+		return sys_call4(SYS_openat2, a->dir, a->path, &how, sizeof(how));
+	}
 	return sys_call4(SYS_openat, a->dir, a->path, flags, a->mode);
+}
+
+/* As the program asked for it: a cancellation point where libc has one. libc's convention. */
+static int plain_open(const struct open_args *a, int flags)
+{
+	if (a->handle || a->how)
+		return (int)errno_result(raw_open(a, flags));
+	return real.openat(a->dir, a->path, flags, a->mode);
 }
 
 /* Is this descriptor a file of a rule? Or one that is marked as ours under another name (renamed, hard
@@ -54,14 +64,11 @@ static void fresh(int fd)
 		desc_clear(fd);
 }
 
-/* What would be opened? An O_PATH descriptor opens nothing: no truncation, no POSIX locks lost when it
- * is closed. */
-static enum probe probe(const struct open_args *a)
+enum open_probe open_probe(const struct open_args *a)
 {
 	char path[SHIM_PATH_MAX];
 	struct stat st;
-	long fd = sys_call4(SYS_openat, a->dir, a->path,
-			    O_PATH | O_CLOEXEC | (a->flags & O_NOFOLLOW), 0);
+	long fd = raw_open(a, O_PATH | O_CLOEXEC | (a->flags & O_NOFOLLOW));
 	bool match;
 
 	if (fd < 0)
@@ -113,6 +120,29 @@ static long give_flags_back(const struct open_args *a, int fd)
 	return fd;
 }
 
+/* A file that nobody can have opened before. */
+static bool brand_new(const struct open_args *a)
+{
+	return (a->flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
+}
+
+/*
+ * Somebody in this process writes the file past us: opened under a name of no rule, inherited, by libc
+ * itself (mkstemp), from a message. Looked for when the file is marked and fd in the table: whoever opens it
+ * later finds the mark. An open under way elsewhere is no stranger: its descriptor will be in the table soon.
+ */
+static bool strangers(int fd, const struct stat *st)
+{
+	const struct timespec pause = { 0, STRANGER_NS };
+
+	for (int i = 0; others_find(st->st_dev, st->st_ino, fd, OTHERS_WRITER) >= 0; i++) {
+		if (i == STRANGER_TRIES || atomic_load_seq(&page->opens) <= 1)
+			return true;
+		(void)sys_call2(SYS_nanosleep, &pause, NULL);
+	}
+	return others_mapped(st->st_dev, st->st_ino);
+}
+
 /* Takes fd over and does the O_TRUNC. Descriptor, or a negative errno with fd closed. */
 static long take(const struct open_args *a, int fd, const struct stat *st, const char *path)
 {
@@ -128,23 +158,25 @@ static long take(const struct open_args *a, int fd, const struct stat *st, const
 		(void)sys_call1(SYS_close, fd);
 		return r;
 	}
-	if (a->flags & O_TRUNC) {
+	if (!brand_new(a) && strangers(fd, st) && passed_by(fd) < 0)
+		r = -errno;
+	if (r == 0 && (a->flags & O_TRUNC))
 		r = (int)size_truncate(fd, 0);
-		if (r < 0) {
-			desc_clear(fd);
-			(void)sys_call1(SYS_close, fd);
-			return r;
-		}
+	if (r < 0) {
+		desc_clear(fd);
+		(void)sys_call1(SYS_close, fd);
+		return r;
 	}
 	return fd;
 }
 
-static long open_rule_file(const struct open_args *a)
+static long open_rule_file(const struct open_args *a, int unused)
 {
 	char path[SHIM_PATH_MAX];
 	struct stat st;
 	long fd = raw_open(a, (a->flags & ~STRIPPED_FLAGS) | O_CLOEXEC);
 
+	(void)unused;
 	if (fd < 0)
 		return fd;
 	fresh((int)fd);
@@ -168,40 +200,97 @@ static long look_afterwards(const struct open_args *a, int fd)
 	return take(a, fd, &st, path);
 }
 
-static int open_any(const struct open_args *a)
+static long counted(const struct open_args *a, int fd, long open(const struct open_args *, int))
+{
+	long r;
+
+	page_own();
+	(void)atomic_add_seq(&page->opens, 1);
+	r = open(a, fd);
+	(void)atomic_sub_seq(&page->opens, 1);
+	return r;
+}
+
+/* O_RDONLY | O_TRUNC on a rule's file: the truncation as a call of its own. */
+static int truncate_and_open(const struct open_args *a)
+{
+	char link[32];
+	int keep = errno;
+	long fd = raw_open(a, O_PATH | O_CLOEXEC | (a->flags & O_NOFOLLOW));
+	int r;
+
+	if (fd < 0)
+		return (int)errno_result(fd);
+	/* The descriptor's own name, so that it is the same file. */
+	r = size_truncate_path(handle_link((int)fd, link));
+	(void)sys_call1(SYS_close, fd);
+	if (r < 0)
+		return -1;
+	errno = keep;
+	return plain_open(a, a->flags & ~O_TRUNC);
+}
+
+int open_any(const struct open_args *a)
 {
 	bool writes = (a->flags & O_ACCMODE) != O_RDONLY;
-	enum probe found = PROBE_OTHER;
-	int keep = errno;
+	enum open_probe found = PROBE_OTHER;
+	bool may_match;
 	long fd;
 
-	if (likely(!desc_table) || !a->path || (a->flags & O_PATH) ||
+	if (likely(!desc_table) || (!a->path && !a->handle) || (a->flags & O_PATH) ||
 	    (!writes && !(a->flags & O_TRUNC)) || (a->flags & O_TMPFILE) == O_TMPFILE) {
-		fd = real.openat(a->dir, a->path, a->flags, a->mode);
+		fd = plain_open(a, a->flags);
 		if (fd >= 0 && desc_table)
 			fresh((int)fd);
 		return (int)fd;
 	}
 	/* Only where something would have to be undone is it worth to ask before. */
-	if ((a->flags & STRIPPED_FLAGS) || config_may_match(a->path))
-		found = probe(a);
-	if (writes && (found == PROBE_MATCH || (found == PROBE_NOTHING && (a->flags & O_CREAT) &&
-						config_may_match(a->path))))
-		return (int)errno_result(open_rule_file(a));
-	if (found == PROBE_MATCH) {
-		/* O_RDONLY | O_TRUNC: the truncation as a call of its own. */
-		if (size_truncate_path(a->dir, a->path) < 0)
-			return -1;
-		errno = keep;
-		return real.openat(a->dir, a->path, a->flags & ~O_TRUNC, a->mode);
-	}
-	fd = real.openat(a->dir, a->path, a->flags, a->mode);
+	may_match = !a->path || config_may_match(a->path);
+	if ((a->flags & STRIPPED_FLAGS) || may_match)
+		found = open_probe(a);
+	if (writes &&
+	    (found == PROBE_MATCH || (found == PROBE_NOTHING && (a->flags & O_CREAT) && may_match)))
+		return (int)errno_result(counted(a, -1, open_rule_file));
+	if (found == PROBE_MATCH)
+		return truncate_and_open(a);
+	fd = plain_open(a, a->flags);
 	if (fd < 0)
 		return -1;
 	fresh((int)fd);
 	if (writes)
-		fd = errno_result(look_afterwards(a, (int)fd));
+		fd = errno_result(counted(a, (int)fd, look_afterwards));
 	return (int)fd;
+}
+
+void open_named_now(int dir, const char *path)
+{
+	struct open_args a = { .dir = dir, .path = path };
+	char name[SHIM_PATH_MAX];
+	struct caller who;
+	struct call_mark mark;
+	struct stat st;
+	int keep = errno;
+	long look;
+	int fd, flags, r;
+
+	if (!path || !config_may_match(path))
+		return;
+	look = raw_open(&a, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+	if (look < 0)
+		return;
+	fd = is_rule_file((int)look, &st, name)
+		     ? others_find(st.st_dev, st.st_ino, (int)look, OTHERS_WRITER)
+		     : -1;
+	(void)sys_call1(SYS_close, look);
+	if (fd < 0 || mark_enter(&mark, &who) < 0)
+		return;
+	flags = (int)sys_call2(SYS_fcntl, fd, F_GETFL);
+	r = (int)sys_call2(SYS_fcntl, fd, F_GETFD);
+	r = takeover(fd, &st, name, flags, !(r & FD_CLOEXEC), &who);
+	mark_leave(&mark);
+	if (r == 0)
+		(void)passed_by(fd);
+	errno = keep;
 }
 
 /* The mode is there only if a file may be made. */
@@ -219,86 +308,72 @@ static int open_any(const struct open_args *a)
 
 static int shim_open(const char *path, int flags, ...)
 {
-	const struct open_args a = { AT_FDCWD, path, flags, MODE_OF(flags) };
+	const struct open_args a = {
+		.dir = AT_FDCWD, .path = path, .flags = flags, .mode = MODE_OF(flags)
+	};
 
 	return open_any(&a);
 }
 
 static int shim_openat(int dir, const char *path, int flags, ...)
 {
-	const struct open_args a = { dir, path, flags, MODE_OF(flags) };
+	const struct open_args a = {
+		.dir = dir, .path = path, .flags = flags, .mode = MODE_OF(flags)
+	};
 
 	return open_any(&a);
 }
 
 static int shim_open_2(const char *path, int flags)
 {
-	const struct open_args a = { AT_FDCWD, path, flags, 0 };
+	const struct open_args a = { .dir = AT_FDCWD, .path = path, .flags = flags };
 
 	return open_any(&a);
 }
 
 static int shim_openat_2(int dir, const char *path, int flags)
 {
-	const struct open_args a = { dir, path, flags, 0 };
+	const struct open_args a = { .dir = dir, .path = path, .flags = flags };
 
 	return open_any(&a);
 }
 
 static int shim_creat(const char *path, mode_t mode)
 {
-	const struct open_args a = { AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode };
+	const struct open_args a = {
+		.dir = AT_FDCWD, .path = path, .flags = O_CREAT | O_WRONLY | O_TRUNC, .mode = mode
+	};
 
 	return open_any(&a);
 }
 
-/* open's flags for a stream's mode, or O_RDONLY where it does not write (or is none). */
-static int stream_flags(const char *mode)
+static int shim_open_by_handle_at(int dir, struct file_handle *handle, int flags)
 {
-	int flags = *mode == 'w'   ? O_WRONLY | O_CREAT | O_TRUNC
-		    : *mode == 'a' ? O_WRONLY | O_CREAT | O_APPEND
-				   : O_RDONLY;
+	const struct open_args a = { .dir = dir, .handle = handle, .flags = flags };
 
-	for (const char *m = mode + (*mode != '\0'); *m && *m != ','; m++) {
-		if (*m == '+')
-			flags = (flags & ~O_ACCMODE) | O_RDWR;
-		else if (*m == 'x')
-			flags |= O_EXCL;
-		else if (*m == 'e')
-			flags |= O_CLOEXEC;
-	}
-	return flags;
+	return open_any(&a);
 }
 
-/* libc opens streams out of our sight. One on a rule's file goes by our own open, and so to bypass. */
-static FILE *shim_fopen(const char *path, const char *mode)
+int open_how(int dir, const char *path, const struct open_how *how, size_t size)
 {
-	struct open_args a = { AT_FDCWD, path, O_RDONLY, 0666 };
-	enum probe found;
-	FILE *f;
-	int fd;
+	struct open_args a = { .dir = dir, .path = path, .how = how };
 
-	if (unlikely(!real.fopen || !real.fdopen)) {
-		errno = ENOSYS;
-		return NULL;
-	}
-	if (desc_table && path && mode && (*mode == 'r' || *mode == 'w' || *mode == 'a'))
-		a.flags = stream_flags(mode);
-	if (likely((a.flags & O_ACCMODE) == O_RDONLY))
-		return real.fopen(path, mode);
-	found = probe(&a);
-	if (found == PROBE_OTHER || (found == PROBE_NOTHING && !config_may_match(path)))
-		return real.fopen(path, mode);
+	/* A later kernel's structure, or none: the kernel says what it thinks of it. */
+	if (!how || size != sizeof(*how)) {
+		int fd = (int)sys_call4(SYS_openat2, dir, path, how, size);
 
-	fd = open_any(&a);
-	if (fd < 0)
-		return NULL;
-	f = map_fdopen(fd, mode);
-	if (!f) {
-		desc_clear(fd);
-		(void)sys_call1(SYS_close, fd);
+		if (fd >= 0 && desc_table) {
+			fresh(fd);
+			a.flags = (int)(sys_call2(SYS_fcntl, fd, F_GETFL) |
+					(sys_call2(SYS_fcntl, fd, F_GETFD) ? O_CLOEXEC : 0));
+			if ((a.flags & O_ACCMODE) != O_RDONLY)
+				fd = (int)counted(&a, fd, look_afterwards);
+		}
+		return (int)errno_result(fd);
 	}
-	return f;
+	a.flags = (int)how->flags;
+	a.mode = (mode_t)how->mode;
+	return open_any(&a);
 }
 
 #define FAMILY_OPEN

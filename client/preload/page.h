@@ -23,6 +23,7 @@ struct page {
 	uint32_t outage;	 /* the daemon did not answer: do not wait for it again */
 	uint64_t request_id;	 /* of the last request */
 	uint64_t next_attach_ns; /* CLOCK_MONOTONIC: no attempt before */
+	uint32_t opens;		 /* atomic: opens of rule files under way, not in the table yet */
 	/* atomic, relaxed: picks one caller that tries */
 	uint64_t next_retry_ns; /* CLOCK_MONOTONIC: no re-attach of a file before */
 };

@@ -9,5 +9,11 @@
  */
 int passed_on(int fd);
 
+/*
+ * The same where another descriptor of the file, one that is none of ours, writes it already, or a mapping:
+ * fd keeps its flags. 0, or -1 with errno.
+ */
+int passed_by(int fd);
+
 /* FD_CLOEXEC of a rule descriptor, as fcntl sets it (dup.c). 0, or a negative errno. */
 long close_on_exec(int fd, int on);

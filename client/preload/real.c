@@ -99,7 +99,16 @@ void real_resolve(void)
 	take(&real.fork, "fork");
 	take(&real.fdopen, "fdopen");
 	take(&real.fopen, "fopen");
+	take(&real.freopen, "freopen");
+	take(&real.syscall, "syscall");
+	take(&real.vdprintf, "vdprintf");
+	take(&real.spawn_addopen, "posix_spawn_file_actions_addopen");
+	take(&real.spawn_adddup2, "posix_spawn_file_actions_adddup2");
+	take(&real.aio_write, "aio_write");
+	take(&real.lio_listio, "lio_listio");
+	take(&real.backtrace_symbols_fd, "backtrace_symbols_fd");
 	take(&real.pwritev2, "pwritev2");
+	take(&real.preadv2, "preadv2");
 	take(&real.posix_fallocate, "posix_fallocate");
 	take(&real.fchmodat, "fchmodat");
 	take(&real.read_chk_fail, "__chk_fail");

@@ -2,6 +2,9 @@
 #pragma once
 /* What stands behind each interposed call: libc's own function, or the raw system call. */
 
+#include <aio.h>
+#include <spawn.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -25,7 +28,16 @@ struct real {
 	pid_t (*fork)(void);
 	FILE *(*fdopen)(int, const char *);
 	FILE *(*fopen)(const char *, const char *);
+	FILE *(*freopen)(const char *, const char *, FILE *);
+	long (*syscall)(long, long, long, long, long, long, long);
+	int (*vdprintf)(int, const char *, va_list);
+	int (*spawn_addopen)(posix_spawn_file_actions_t *, int, const char *, int, mode_t);
+	int (*spawn_adddup2)(posix_spawn_file_actions_t *, int, int);
+	int (*aio_write)(struct aiocb *);
+	int (*lio_listio)(int, struct aiocb *const *, int, struct sigevent *);
+	void (*backtrace_symbols_fd)(void *const *, int, int);
 	ssize_t (*pwritev2)(int, const struct iovec *, int, off_t, int);
+	ssize_t (*preadv2)(int, const struct iovec *, int, off_t, int);
 	int (*posix_fallocate)(int, off_t, off_t);
 	int (*fchmodat)(int, const char *, mode_t, int);
 	void (*read_chk_fail)(void);

@@ -8,7 +8,6 @@
 
 #include "base/sys.h"
 #include "client/preload/call.h"
-#include "client/preload/handle.h"
 #include "client/preload/named.h"
 
 struct size_args {
@@ -104,20 +103,9 @@ static int shim_truncate(const char *path, off_t length)
 	return (int)named_make(&n, NAMED_FENCED, truncate_call, &a);
 }
 
-int size_truncate_path(int dir, const char *path)
+int size_truncate_path(const char *path)
 {
-	char link[32];
-	long fd;
-	int r;
-
-	if (dir == AT_FDCWD || path[0] == '/')
-		return shim_truncate(path, 0);
-	fd = sys_call4(SYS_openat, dir, path, O_PATH | O_CLOEXEC, 0);
-	if (fd < 0)
-		return (int)errno_result(fd);
-	r = shim_truncate(handle_link((int)fd, link), 0);
-	(void)sys_call1(SYS_close, fd);
-	return r;
+	return shim_truncate(path, 0);
 }
 
 #define FAMILY_SIZE

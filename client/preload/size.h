@@ -7,4 +7,4 @@
 long size_truncate(int fd, off_t length);
 
 /* truncate to nothing, by name, of a rule's file. libc's convention. */
-int size_truncate_path(int dir, const char *path);
+int size_truncate_path(const char *path);

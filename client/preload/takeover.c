@@ -162,20 +162,30 @@ static bool retry_due(void)
 	return now >= next && atomic_cas_seq(&page->next_retry_ns, &next, now + RETRY_NS);
 }
 
-/* Under the attach lock. The token comes first, where there was none so far: while calls under way write
- * without a lock, the daemon must not think the file's sessions alone with it. */
+/* A token for a description that has none so far: while calls under way write without a lock, the daemon
+ * must not think the file's sessions alone with it. False: still no folder. */
+static bool token_now(struct desc *d)
+{
+	int32_t none = -1;
+	int r = token_take(d->dev, d->ino);
+
+	if (r < 0)
+		return false;
+	d->page_key = page->key;
+	d->forks = fork_count();
+	/* Another thread was quicker. */
+	if (!atomic_cas_seq(&d->token, &none, r))
+		desc_unhide_close(r);
+	return true;
+}
+
+/* Under the attach lock, with a token. */
 static void retry_locked(struct call *c)
 {
 	struct desc *d = c->d;
 	char path[SHIM_PATH_MAX];
 	int r;
 
-	if (atomic_load_relaxed(&d->token) < 0) {
-		r = token_take(d->dev, d->ino);
-		if (r < 0)
-			return;
-		atomic_store_seq(&d->token, r);
-	}
 	if (handle_path(c->r.fd, path, sizeof(path)) < 0)
 		path[0] = '\0';
 	r = enroll_locked(d, c->r.fd, path);
@@ -188,17 +198,45 @@ void takeover_retry(struct call *c)
 {
 	struct desc *d = c->d;
 
-	if (atomic_load_relaxed(&d->stay) || !retry_due())
+	bool bare = atomic_load_relaxed(&d->token) < 0;
+
+	if (atomic_load_relaxed(&d->stay))
 		return;
-	/* A copy of this description lives in another process, without a session and a lock. */
-	if (d->page_key != page->key || d->forks != fork_count())
+	/* Without a token nothing keeps the daemon from letting others log the file: asked for before each
+	 * call. Else once a second, and not where a copy of this description lives in another process,
+	 * without a session and a lock. */
+	if (bare) {
+		if (!token_now(d))
+			return;
+	} else if (!retry_due() || d->page_key != page->key || d->forks != fork_count()) {
 		return;
-	if (page_lock(&c->who, false) < 0)
+	}
+	if (page_lock(&c->who, bare) < 0)
 		return;
 	if (atomic_load_seq(&d->kind) == DESC_TOKEN)
 		retry_locked(c);
 	page_unlock();
 	takeover_token_unused(d);
+}
+
+/* Out of the lane once, for good: the entry that it has now must say so, too. */
+static int stay_out(const struct call *c)
+{
+	const struct desc *d = c->d;
+	struct session *s;
+	struct file_ref r = { .fd = c->r.fd, .id = d->id, .asked_flags = c->r.asked_flags };
+	int rc;
+
+	if (!atomic_load_relaxed(&d->stay) || atomic_load_seq(&d->kind) != DESC_ENTRY)
+		return 0;
+	rc = attach_slot(d->session, &c->who);
+	if (rc < 0)
+		return rc == -ESTALE ? 0 : -EIO;
+	s = attach_session_at(d->session);
+	r.f = &s->ctl.files[d->entry];
+	r.open_head = atomic_load_relaxed(&d->open_head);
+	rc = file_enter_bypass(s, &c->who, &r, BYPASS_STREAM);
+	return rc == -ESTALE ? 0 : rc; /* gone again: the next round finds out */
 }
 
 long takeover_renew(struct call *c)
@@ -226,5 +264,5 @@ long takeover_renew(struct call *c)
 			r = bypass_with_token(d, c->r.fd);
 	}
 	page_unlock();
-	return r;
+	return r < 0 ? r : stay_out(c);
 }

@@ -15,7 +15,7 @@
  *	map SLOT | stream SLOT | fopen PATH MODE | keep SLOT	shared mapping, fdopen, fopen (a line is
  *				written), close-on-exec cleared
  *	close-all		every descriptor from 3 on, in the ways that daemons do it
- *	raw-close SLOT | raw-open SLOT PATH	by system calls that no library sees
+ *	raw-close SLOT | raw-open SLOT PATH	by instructions that no library sees
  *	unlink PATH | rename PATH PATH | truncate PATH BYTES
  */
 #include <errno.h>
@@ -25,10 +25,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/sys.h"
 
 #define SLOTS 64
 
@@ -241,10 +242,10 @@ static long obey(char *word[5], long *ret_longest)
 	if (strcmp(verb, "close-all") == 0)
 		return close_all();
 	if (strcmp(verb, "raw-close") == 0)
-		return syscall(SYS_close, *fd);
+		return sys_call1(SYS_close, *fd);
 	if (strcmp(verb, "raw-open") == 0)
-		return (*fd = (int)syscall(SYS_openat, AT_FDCWD, word[2], O_RDWR | O_CREAT, 0600)) <
-				       0
+		return (*fd = (int)sys_call4(SYS_openat, AT_FDCWD, word[2], O_RDWR | O_CREAT,
+					     0600)) < 0
 			       ? -1
 			       : 0;
 	if (strcmp(verb, "unlink") == 0)
