@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Ways into a file (client/preload/doors.def): as without the library, in the lane or in bypass as the table says, and
+nothing that was written is undone by the records of others: all programs and the daemon are killed, and recovery runs."""
+import difflib
+import os
+import subprocess
+import sys
+
+from harness import DOMAIN, RULES, Check, Preload, default_builddir, find
+from sandbox import Sandbox, need
+
+INHERITED = 50  # the number that doors.c knows
+# Where log.1 is at the end.
+BYPASS = ("renamed", "renamed-alone", "exchanged", "unnamed", "made-by-libc", "mapped-before", "made-writable",
+          "inherited", "reopened", "by-libc-threads", "spawn-open", "spawn-dup", "crash-words")
+LANE = {"renamed-closed": 1, "mapped-to-read": 1, "printed": 2, "by-number": 6, "by-openat2": 2, "by-handle": 3,
+        "requests": 2, "flagged": 4, "lock-kept": 2, "side-by-side": 320}
+
+
+def start(program, folder, case, env):
+    """The program and what it says until it waits."""
+    os.makedirs(folder)
+    kw = {}
+    if case == "inherited":
+        fd = os.open(os.path.join(folder, "log.1"), os.O_RDWR | os.O_CREAT, 0o640)
+        os.dup2(fd, INHERITED, inheritable=True)
+        os.close(fd)
+        kw["pass_fds"] = [INHERITED]
+    process = subprocess.Popen([program, folder, case], text=True, env=env, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kw)
+    if kw:
+        os.close(INHERITED)
+    lines = []
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if line == "done\n":
+            break
+    return process, lines
+
+
+def content(folder):
+    with open(os.path.join(folder, "log.1"), "rb") as f:
+        return f.read()
+
+
+def state(preload, folder, case, check):
+    # Known by the names that they had when they were registered; the newest is the one that is asked for.
+    files = [f for f in preload.status().files(DOMAIN) if os.path.dirname(f["path"]) == os.path.realpath(folder)]
+    if not check(files, "%s: not registered", case):
+        return
+    f = files[-1]
+    if case in BYPASS:
+        check(f["state"] == "bypass" and f["reason"] and f["live_bytes"] == 0, "%s: %s", case, f)
+    else:
+        check(f["state"] == "lane" and f["records"] >= LANE[case], "%s: %s", case, f)
+    print("%-16s %-6s %4d records" % (case, f["state"], f["records"]), flush=True)
+
+
+def run(preload, program, case, check):
+    """Compares the two runs; the one under the library stays alive."""
+    plain_folder = os.path.join(preload.box.path, "plain-" + case)
+    plain, expected = start(program, plain_folder, case, dict(os.environ))
+    plain.communicate()
+    folder = os.path.join(preload.box.path, "shim-" + case)
+    process, seen = start(program, folder, case, preload.environment())
+    preload.box.children.append(process)
+    diff = list(difflib.unified_diff(expected, seen, "without", "with", lineterm="", n=1))
+    check(expected and expected[-1] == "done", "%s without the library: %s", case, expected)
+    check(not diff, "%s:\n%s", case, "\n".join(diff))
+    check(content(folder) == content(plain_folder), "%s: the files differ", case)
+    state(preload, folder, case, check)
+    return process, folder, content(plain_folder)
+
+
+def main():
+    need([], "")
+    check = Check()
+    program = find(default_builddir(), "doors")
+    listed = subprocess.run([program, "list"], text=True, stdout=subprocess.PIPE, check=True).stdout.split()
+    check(sorted(listed) == sorted(BYPASS + tuple(LANE)), "cases: %s", listed)
+    wanted = sys.argv[1:] or listed
+    with Sandbox("preload-doors") as box:
+        preload = Preload(box, lane_size="16MiB")
+        with open(os.path.join(preload.rules, "test.ini"), "w", encoding="ascii") as f:
+            f.write(RULES.replace("signals,", "signals, doors,"))
+        # What was recorded stays live: it is recovery that must not put it over what came later.
+        preload.settings["destage_age"] = "60s"
+        preload.create()
+        preload.start()
+        running = [run(preload, program, case, check) for case in wanted]
+        live = preload.live_bytes()
+        preload.kill()
+        for process, _, _ in running:
+            process.kill()
+            process.wait()
+        check(live > 0 or not set(wanted) & set(LANE), "nothing live before the recovery")
+        preload.start()
+        d = preload.status().domain(DOMAIN)
+        check(d is None or d["state"] != "quarantined", "quarantined: %s", d)
+        for (_, folder, expected), case in zip(running, wanted):
+            check(content(folder) == expected, "%s: after the recovery: %r, not %r", case, content(folder)[:64],
+                  expected[:64])
+        preload.stop()
+    print("doors: %d cases, %d failed" % (len(wanted), check.failed))
+    return 1 if check.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
