@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/overflow.h"
 #include "pool/crc.h"
 #include "pool/ops.h"
 #include "pool/record.h"
@@ -189,7 +190,7 @@ void lane_tail_write(const struct lane *l, uint64_t tail, uint32_t chain)
 
 void lane_beat_write(const struct lane *l, uint64_t time_ns, uint64_t head)
 {
-	const struct lane_beat beat = { .time_ns = time_ns, .head = head };
+	const struct lane_beat beat = { .time_ns = time_ns, .head = head, .time_check = ~time_ns };
 
 	put_line(&lane_header(l)->beat, &beat);
 }
@@ -197,7 +198,14 @@ void lane_beat_write(const struct lane *l, uint64_t time_ns, uint64_t head)
 void lane_beat_read(const struct lane *l, uint64_t *ret_time_ns, uint64_t *ret_head)
 {
 	const struct lane_beat *beat = &lane_header(l)->beat;
+	uint64_t time_ns = *(const volatile uint64_t *)&beat->time_ns;
+	uint64_t check = *(const volatile uint64_t *)&beat->time_check;
 
-	*ret_time_ns = *(const volatile uint64_t *)&beat->time_ns;
+	/*
+	 * The time excuses changes of the files before it, so a damaged one may only be too early. Torn
+	 * between its words the line has the times of two beats that follow each other, and the earlier
+	 * was durable before: a healthy lane loses nothing by it.
+	 */
+	*ret_time_ns = check == 0 ? time_ns : min_of(time_ns, ~check);
 	*ret_head = *(const volatile uint64_t *)&beat->head;
 }

@@ -67,6 +67,7 @@ int lane_tail_read(const struct lane *l, struct lane_tail_found ret[2]);
  * chains share one. */
 void lane_tail_write(const struct lane *l, uint64_t tail, uint32_t chain);
 
-/* Persists the heartbeat (one line). The daemon's heartbeat thread only. head must be durable. */
+/* Persists the heartbeat (one line). The daemon's heartbeat thread only. head must be durable. Read: of
+ * the time and its check the earlier, where they differ (torn, or damaged). */
 void lane_beat_write(const struct lane *l, uint64_t time_ns, uint64_t head);
 void lane_beat_read(const struct lane *l, uint64_t *ret_time_ns, uint64_t *ret_head);

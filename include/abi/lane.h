@@ -49,7 +49,8 @@ struct lane_tail {
 struct lane_beat {
 	uint64_t time_ns;     /* CLOCK_REALTIME; 0: never */
 	uint64_t head;	      /* a head that was durable at that time */
-	uint8_t reserved[48]; /* zero */
+	uint64_t time_check;  /* ~time_ns; 0: none (an earlier version's) */
+	uint8_t reserved[40]; /* zero */
 };
 
 struct lane_header {
@@ -117,6 +118,7 @@ static_assert(sizeof(struct lane_beat) == 64, "heartbeat is one cache line");
 static_assert(offsetof(struct lane_header, tail) == 64, "tail");
 static_assert(offsetof(struct lane_tail, chain) == 16, "chain at tail");
 static_assert(offsetof(struct lane_header, beat) == 128, "heartbeat");
+static_assert(offsetof(struct lane_beat, time_check) == 16, "time_check");
 static_assert(offsetof(struct lane_header, copy) == LANE_COPY_OFFSET, "copy");
 static_assert(sizeof(struct lane_header) == LANE_HEADER_BYTES, "header is one page");
 static_assert(sizeof(struct record_header) == RECORD_HEADER_BYTES, "record header");

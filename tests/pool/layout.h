@@ -73,9 +73,10 @@
 	X(lane_tail, chain) \
 	X(lane_tail, reserved)
 
-#define LAYOUT_BEAT(X)        \
-	X(lane_beat, time_ns) \
-	X(lane_beat, head)    \
+#define LAYOUT_BEAT(X)           \
+	X(lane_beat, time_ns)    \
+	X(lane_beat, head)       \
+	X(lane_beat, time_check) \
 	X(lane_beat, reserved)
 
 #define LAYOUT_HEADER(X)          \

@@ -405,6 +405,68 @@ static void test_ctime_slack(void **state)
 	ctime_known(3);
 }
 
+static const char *row_now(void)
+{
+	static char row[40];
+	struct json_object *report;
+
+	(void)world_recover(&w, dry, &report);
+	(void)snprintf(row, sizeof(row), "%s", report_row(report, w.files[0].entry.id));
+	json_object_put(report);
+	return row;
+}
+
+/* A heartbeat's time with one bit flipped, wherever that puts it, excuses no later change by others. */
+static void test_beat_damaged(void **state)
+{
+	struct lane_beat *beat = &lane_header(&w.lane)->beat;
+
+	(void)state;
+	w.time_ns = now_realtime_ns() - 5 * SECOND;
+	world_write(&w, 0, 0, 'x', 512);
+	world_beat(&w, now_realtime_ns() - 3 * SECOND, w.head);
+	run("printf foreign | dd of=%s conv=notrunc status=none && sync -f %s", w.files[0].path,
+	    w.files[0].path);
+	assert_string_equal(row_now(), "ctime-later");
+	for (unsigned bit = 0; bit < 128; bit++) {
+		uint64_t *word = bit < 64 ? &beat->time_ns : &beat->time_check;
+
+		*word ^= UINT64_C(1) << bit % 64;
+		if (strcmp(row_now(), "ctime-later") != 0)
+			fail_msg("bit %u hides a foreign write: %s", bit, row_now());
+		*word ^= UINT64_C(1) << bit % 64;
+	}
+	assert_quarantined("ctime-later");
+}
+
+/* Torn between its words, it still excuses what the beat before excused; an earlier version's, too. */
+static void test_beat_torn(void **state)
+{
+	struct lane_beat *beat = &lane_header(&w.lane)->beat, line[2];
+	uint64_t now = now_realtime_ns();
+
+	(void)state;
+	w.time_ns = now - 5 * SECOND;
+	world_write(&w, 0, 0, 'x', 512);
+	for (int earlier = 0; earlier < 2; earlier++) {
+		world_beat(&w, now + 4 * SECOND, w.head - 64);
+		line[0] = *beat;
+		if (earlier)
+			line[0].time_check = 0;
+		world_beat(&w, now + 4 * SECOND + SECOND / 10, w.head);
+		line[1] = *beat;
+		assert_int_equal(chmod(w.files[0].path, 0640), 0);
+		for (unsigned mix = 0; mix < 8; mix++) {
+			beat->time_ns = line[mix & 1].time_ns;
+			beat->head = line[mix >> 1 & 1].head;
+			beat->time_check = line[mix >> 2].time_check;
+			assert_string_equal(row_now(), "replay");
+		}
+	}
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_CLEAN);
+	assert_true(world_holds(w.files[0].path, 0, 'x', 512));
+}
+
 static void test_clock_wait(void **state)
 {
 	struct recover_options o = { .clock_wait_ns = 5 * SECOND };
@@ -518,6 +580,8 @@ int main(int argc, char **argv)
 		T(test_ctime_beat),
 		T(test_ctime_rewrite),
 		T(test_ctime_slack),
+		T(test_beat_damaged),
+		T(test_beat_torn),
 		T(test_clock_wait),
 		T(test_clock_behind),
 		T(test_unknown_file),

@@ -245,6 +245,63 @@ static void heartbeat(void **state)
 	env_free(&e);
 }
 
+static uint64_t beat_time(const struct env *e, const struct lane_beat *b)
+{
+	uint64_t ns, head;
+
+	memcpy(&lane_header(&e->s.lane)->beat, b, sizeof(*b));
+	lane_beat_read(&e->s.lane, &ns, &head);
+	return ns;
+}
+
+/* A line tears between its words; bits flip. The time is never later than what was written, and torn never
+ * earlier than the beat before. */
+static void heartbeat_torn_and_flipped(void **state)
+{
+	static const uint64_t times[][2] = { { 1000, 1100 }, { 1000, 1001 }, { 0, 1000 },
+					     { 1000, 0 },    { 1100, 1000 }, { 1ull << 60, 1 } };
+	struct env e;
+
+	(void)state;
+	env_make(&e, RING);
+	for (unsigned i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		uint64_t old = times[i][0], new = times[i][1];
+		struct lane_beat line[2], mixed;
+
+		for (unsigned earlier = 0; earlier < 2; earlier++) {
+			lane_beat_write(&e.s.lane, old, 64);
+			line[0] = lane_header(&e.s.lane)->beat;
+			if (earlier) /* an earlier version's */
+				line[0].time_check = 0;
+			lane_beat_write(&e.s.lane, new, 128);
+			line[1] = lane_header(&e.s.lane)->beat;
+			for (unsigned mix = 0; mix < 8; mix++) {
+				uint64_t ns;
+
+				mixed.time_ns = line[mix & 1].time_ns;
+				mixed.head = line[mix >> 1 & 1].head;
+				mixed.time_check = line[mix >> 2].time_check;
+				ns = beat_time(&e, &mixed);
+				assert_true(ns == old || ns == new);
+				if (!(mix & 1) == !(mix >> 2))
+					assert_int_equal(ns, mixed.time_ns);
+			}
+		}
+	}
+	for (unsigned bit = 0; bit < 128; bit++) {
+		struct lane_beat b;
+
+		lane_beat_write(&e.s.lane, 0x1234567812345678, 64);
+		b = lane_header(&e.s.lane)->beat;
+		if (bit < 64)
+			b.time_ns ^= UINT64_C(1) << bit;
+		else
+			b.time_check ^= UINT64_C(1) << (bit - 64);
+		assert_true(beat_time(&e, &b) <= 0x1234567812345678);
+	}
+	env_free(&e);
+}
+
 /* What a format writes does not depend on what was there. */
 static void format_over_other_bytes(void **state)
 {
@@ -269,9 +326,14 @@ static void format_over_other_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(format_and_attach), cmocka_unit_test(tail_copies),
-		cmocka_unit_test(tail_torn),	     cmocka_unit_test(incarnation_torn),
-		cmocka_unit_test(heartbeat),	     cmocka_unit_test(format_over_other_bytes),
+		cmocka_unit_test(format_and_attach),
+		cmocka_unit_test(tail_copies),
+		cmocka_unit_test(tail_torn),
+		cmocka_unit_test(incarnation_torn),
+		cmocka_unit_test(heartbeat),
+		cmocka_unit_test(heartbeat_torn_and_flipped),
+		cmocka_unit_test(heartbeat_torn_and_flipped),
+		cmocka_unit_test(format_over_other_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
