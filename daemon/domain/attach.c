@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -23,16 +22,7 @@ void control_name(uint32_t lane, char buf[CONTROL_NAME_BYTES])
 	(void)snprintf(buf, CONTROL_NAME_BYTES, "%u", lane);
 }
 
-static int incarnation_new(uint64_t *ret)
-{
-	do {
-		if (getrandom(ret, sizeof(*ret), 0) != (ssize_t)sizeof(*ret))
-			return -EIO;
-	} while (*ret == 0);
-	return 0;
-}
-
-static int lane_renew(struct lane *l, uint64_t incarnation, uint64_t *ret_tail)
+static int lane_empty(const struct lane *l, uint64_t *ret_tail)
 {
 	const char *why;
 	uint32_t chain;
@@ -44,7 +34,6 @@ static int lane_renew(struct lane *l, uint64_t incarnation, uint64_t *ret_tail)
 		return r;
 	if (w.position != w.tail)
 		return -EBUSY; /* live records: nothing of that may be forgotten */
-	lane_set_incarnation(l, incarnation);
 	*ret_tail = w.tail;
 	return 0;
 }
@@ -56,7 +45,6 @@ static int lane_ready(struct domain *d, struct lane *ret, int *ret_fd, uint64_t 
 	uint64_t ring = config_get(d->set->config, lane_size_bytes) & ~UINT64_C(4095);
 	struct domain_set *set = d->set;
 	struct pool_domain pd = { .uid = d->uid };
-	uint64_t incarnation;
 	int index, r;
 
 	(void)snprintf(pd.name, sizeof(pd.name), "%s", d->name);
@@ -88,15 +76,19 @@ static int lane_ready(struct domain *d, struct lane *ret, int *ret_fd, uint64_t 
 	if (index < 0)
 		r = index;
 
+	/* Another one than its domain's was put in its place meanwhile: decided anew. */
+	if (r == 0 && !pool_lane_is(&pd, ret))
+		r = -EBADMSG;
 	if (r == 0)
-		r = incarnation_new(&incarnation);
+		r = GUARD(lane_empty(ret, ret_tail));
 	if (r == 0)
-		r = GUARD(lane_renew(ret, incarnation, ret_tail));
+		r = pool_lane_renew(set->pool, (uint32_t)index, &pd, ret);
 	if (r == 0) {
 		/* Durable before the first session: after a crash of ours the control file is
 		 * known by boot and incarnation, after a power cut as gone. */
 		memcpy(pd.boot_id, set->boot_id, sizeof(pd.boot_id));
-		pd.incarnation = incarnation;
+		pd.incarnation = ret->incarnation;
+		pool_lane_renewed(&pd, ret);
 		pd.verdict = VERDICT_NONE;
 		memset(pd.reason, 0, sizeof(pd.reason));
 		r = catalog_domain_put(set->pool, (uint32_t)index, &pd);
@@ -107,7 +99,6 @@ static int lane_ready(struct domain *d, struct lane *ret, int *ret_fd, uint64_t 
 			       r == -EBUSY ? "has live records" : strerror(-r));
 		return r;
 	}
-	ret->incarnation = incarnation;
 	d->catalog = (uint32_t)index;
 	d->lane = pd.lane;
 	return 0;

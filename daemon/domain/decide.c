@@ -312,32 +312,6 @@ static bool resume(struct domain *d, const struct pool_domain *pd, struct found 
 
 /* ---- no session ------------------------------------------------------------------------------- */
 
-static int head_look(const struct lane *l, bool *ret_live)
-{
-	const char *why;
-	uint32_t chain;
-	struct walk w;
-	int r = walk_find_head(l, &w, &chain, &why);
-
-	*ret_live = r < 0 || w.position != w.tail;
-	return 0;
-}
-
-static bool lane_live(struct domain *d, const struct pool_domain *pd)
-{
-	struct pool_error e = { "" };
-	bool live = true;
-	struct lane l;
-	int fd = -1;
-
-	if (pool_lane_open(d->set->pool, pd, &l, &fd, &e) < 0)
-		return true;
-	if (GUARD(head_look(&l, &live)) < 0)
-		live = true;
-	pool_lane_close(&l, fd);
-	return live;
-}
-
 static bool files_left(struct domain *d)
 {
 	struct pool_file e;
@@ -429,7 +403,7 @@ void domain_decide(struct domain *d)
 	}
 	found_close(&f);
 
-	if (!lane_live(d, &pd)) {
+	if (!pool_lane_holds(d->set->pool, &pd)) {
 		/* A verdict still there: an earlier end was cut short just before it took that away, and
 		 * what --apply had overruled for it must not count in the next life. */
 		if (!files_left(d) && pd.verdict == VERDICT_NONE && pd.flags == 0) {

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -42,12 +41,17 @@ static int shut(struct domain *d)
 
 static int incarnation_end(struct domain *d)
 {
-	uint64_t incarnation = 0;
+	struct pool *p = d->set->pool;
+	struct pool_domain pd;
+	int r = catalog_domain_get(p, d->catalog, &pd);
 
-	if (getrandom(&incarnation, sizeof(incarnation), 0) != (ssize_t)sizeof(incarnation))
-		return -EIO;
-	lane_set_incarnation(&d->s.lane, incarnation | 1);
-	return 0;
+	if (r == 0)
+		r = pool_lane_renew(p, d->catalog, &pd, &d->s.lane);
+	if (r < 0)
+		return r;
+	pool_lane_renewed(&pd, &d->s.lane);
+	r = catalog_domain_put(p, d->catalog, &pd);
+	return r < 0 ? r : 0;
 }
 
 bool sessions_end(struct domain *d, bool at_once)
@@ -68,7 +72,7 @@ bool sessions_end(struct domain *d, bool at_once)
 	if (r == 0)
 		r = registry_release_all(d);
 	if (r == 0)
-		r = GUARD(incarnation_end(d));
+		r = incarnation_end(d);
 	if (r == 0) {
 		destage_flushes_end(d, 0, NULL);
 		detach(d);

@@ -4,7 +4,6 @@
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -20,12 +19,6 @@ static int trim(struct lane *l, uint64_t tail, uint32_t chain)
 	return 0;
 }
 
-static int renew_incarnation(struct lane *l, uint64_t incarnation)
-{
-	lane_set_incarnation(l, incarnation);
-	return 0;
-}
-
 static int reset_beat(struct lane *l, uint64_t head)
 {
 	lane_beat_write(l, 0, head);
@@ -38,15 +31,9 @@ static int trim_guarded(struct lane *l, uint64_t tail, uint32_t chain)
 	return GUARD(trim(l, tail, chain)) < 0 ? -EIO : 0;
 }
 
-static int incarnation_guarded(struct lane *l)
+static int renew_incarnation(struct recovery *r)
 {
-	uint64_t incarnation = 0;
-
-	while (incarnation == 0 || incarnation == l->incarnation) {
-		if (getrandom(&incarnation, sizeof(incarnation), 0) != (ssize_t)sizeof(incarnation))
-			return -EIO;
-	}
-	return GUARD(renew_incarnation(l, incarnation)) < 0 ? -EIO : 0;
+	return pool_lane_renew(r->pool, r->index, &r->domain, &r->lane) < 0 ? -EIO : 0;
 }
 
 static int beat_guarded(struct lane *l, uint64_t head)
@@ -106,6 +93,8 @@ static int clear_verdict(struct recovery *r)
 	/* No control file belongs to the lane any more. */
 	memset(d->boot_id, 0, sizeof(d->boot_id));
 	d->incarnation = 0;
+	if (r->lane.base)
+		pool_lane_renewed(d, &r->lane);
 	index = catalog_domain_put(r->pool, r->index, d);
 	return index < 0 ? index : 0;
 }
@@ -114,12 +103,12 @@ static int clear_verdict(struct recovery *r)
  * Everything is durable in the files when this begins. Persist order, and what a cut after each step leaves:
  * 1. tail = head: an empty lane with the old incarnation. Run again: nothing live, goes on with 2. A cut
  *    before it replays all records once more, with the same bytes.
- * 2. new incarnation: an empty lane, whatever the ring holds.
+ * 2. new incarnation, first in the domain's entry beside the old one: an empty lane, whatever the ring holds.
  * 3. immutable attributes off (after --apply only): a cut leaves the verdict REPLAY with its flag, so they
  *    are taken off again.
  * 4. for each file the mark, synced, then its entry: a cut leaves an entry without mark, no live records.
  *    Marks go after the trim, since a file without mark may be opened without a daemon.
- * 5. verdict: the domain is clean; until then `gate` keeps its database down.
+ * 5. verdict, and the new incarnation alone: the domain is clean; until then `gate` keeps its database down.
  */
 int recovery_finish(struct recovery *r, uint64_t tail, uint32_t chain)
 {
@@ -128,7 +117,7 @@ int recovery_finish(struct recovery *r, uint64_t tail, uint32_t chain)
 	if (tail != r->plan.tail || chain != r->plan.tail_chain)
 		result = trim_guarded(&r->lane, tail, chain);
 	if (result == 0)
-		result = incarnation_guarded(&r->lane);
+		result = renew_incarnation(r);
 	if (result == 0 && (r->domain.flags & POOL_DOMAIN_APPLIED))
 		(void)quarantine_seal(r->pool, r->domain.lane, false);
 	if (result == 0)
@@ -158,7 +147,7 @@ static bool tail_beyond(const struct recovery *r, uint64_t *ret)
 
 static int give_up_in_place(struct recovery *r, uint64_t tail)
 {
-	int result = incarnation_guarded(&r->lane);
+	int result = renew_incarnation(r);
 
 	if (result == 0)
 		result = trim_guarded(&r->lane, tail, 0);

@@ -133,30 +133,6 @@ static int shut(const struct found *f, bool dry_run)
 	return r;
 }
 
-static int walk_guarded(const struct lane *l, struct walk *w)
-{
-	const char *why;
-	uint32_t chain;
-
-	return GUARD(walk_find_head(l, w, &chain, &why));
-}
-
-/* True unless the lane is known to hold nothing. */
-static bool lane_holds(struct pool *p, const struct pool_domain *d)
-{
-	struct pool_error error;
-	struct walk w;
-	struct lane l;
-	bool holds;
-	int fd;
-
-	if (pool_lane_open(p, d, &l, &fd, &error) < 0)
-		return true;
-	holds = walk_guarded(&l, &w) < 0 || w.position != w.tail;
-	pool_lane_close(&l, fd);
-	return holds;
-}
-
 int offline_claim(struct pool *p, uint32_t index, const char *run_dir, bool dry_run, char *why,
 		  size_t n)
 {
@@ -185,7 +161,7 @@ int offline_claim(struct pool *p, uint32_t index, const char *run_dir, bool dry_
 	}
 	same_boot = memcmp(d.boot_id, boot_id, sizeof(boot_id)) == 0;
 	r = OFFLINE_FREE;
-	if (same_boot && !fits(&f, &d, boot_id) && lane_holds(p, &d))
+	if (same_boot && !fits(&f, &d, boot_id) && pool_lane_holds(p, &d))
 		r = say(OFFLINE_HELD, why, n,
 			"there are records of this boot and no control file that fits them: processes "
 			"may be running that nobody sees. Stop the database for certain, then: "

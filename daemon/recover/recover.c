@@ -107,8 +107,10 @@ static int make_plan(struct recovery *r)
 	const char *why;
 	int result = plan_make(&r->plan, &r->lane, &why);
 
-	if (result == 0 && r->plan.walked > 0 && r->domain.incarnation != 0 &&
-	    r->domain.incarnation != r->lane.incarnation) {
+	/* An entry of an earlier version knows what the control file's was: of an empty lane that says nothing. */
+	if (result == 0 && (!pool_lane_is(&r->domain, &r->lane) ||
+			    (r->plan.walked > 0 && r->domain.incarnation != 0 &&
+			     r->domain.incarnation != r->lane.incarnation))) {
 		(void)snprintf(
 			text, sizeof(text),
 			"lane %u is not the one that its domain wrote last: an older copy, or "

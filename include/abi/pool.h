@@ -71,7 +71,10 @@ struct pool_domain {
 	uint32_t verdict;     /* enum pool_verdict */
 	uint32_t flags;	      /* POOL_DOMAIN_* */
 	char reason[320];     /* of the verdict, for people */
-	uint8_t reserved[64];
+	/* What stands in the lane's header: it has the first, or is just being given the second; any other
+	 * is not the lane that the domain wrote last. First 0: an earlier version's entry, not known. */
+	uint64_t lane_incarnation[2];
+	uint8_t reserved[48];
 };
 
 #define POOL_FILE_UNLINKED 1u
@@ -98,4 +101,5 @@ struct pool_file {
 
 static_assert(sizeof(struct pool_superblock) == POOL_SB_BYTES, "superblock");
 static_assert(sizeof(struct pool_domain) == POOL_ENTRY_BYTES, "domain entry");
+static_assert(offsetof(struct pool_domain, lane_incarnation) == 448, "lane_incarnation");
 static_assert(sizeof(struct pool_file) == POOL_ENTRY_BYTES, "file entry");

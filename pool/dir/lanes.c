@@ -133,16 +133,23 @@ static int holds(const struct lane *l)
 	return r < 0 || w.position != w.tail;
 }
 
-int pool_lane_holds(struct pool *p, const struct pool_domain *d)
+bool pool_lane_holds(struct pool *p, const struct pool_domain *d)
 {
 	struct lane l;
 	int fd, r;
 
 	if (pool_lane_open(p, d, &l, &fd, NULL) < 0)
-		return 1;
-	r = GUARD(holds(&l));
+		return true;
+	r = pool_lane_is(d, &l) ? GUARD(holds(&l)) : 1;
 	pool_lane_close(&l, fd);
 	return r != 0;
+}
+
+bool pool_lane_is(const struct pool_domain *d, const struct lane *l)
+{
+	const uint64_t *known = d->lane_incarnation;
+
+	return known[0] == 0 || l->incarnation == known[0] || l->incarnation == known[1];
 }
 
 /* Nothing was ever appended to it: the cut came while it was filled or formatted (then its header may be torn,
@@ -328,6 +335,7 @@ static int create(struct pool *p, int index, struct pool_domain *d, uint64_t rin
 	if (r == 0) {
 		d->lane = lane;
 		d->ring_size = ring_size;
+		pool_lane_renewed(d, ret);
 		r = catalog_domain_put(p, index >= 0 ? (uint32_t)index : UINT32_MAX, d);
 		if (r < 0) {
 			pool_lane_close(ret, -1);
@@ -341,6 +349,41 @@ static int create(struct pool *p, int index, struct pool_domain *d, uint64_t rin
 	}
 	*ret_fd = take_fd(fd);
 	return 0;
+}
+
+static int renew(struct lane *l, uint64_t incarnation)
+{
+	lane_set_incarnation(l, incarnation);
+	return 0;
+}
+
+static int renew_guarded(struct lane *l, uint64_t incarnation)
+{
+	return GUARD(renew(l, incarnation));
+}
+
+int pool_lane_renew(struct pool *p, uint32_t index, struct pool_domain *d, struct lane *l)
+{
+	uint64_t incarnation;
+	int r;
+
+	do {
+		r = random_incarnation(&incarnation);
+	} while (r == 0 && incarnation == l->incarnation);
+	if (r < 0)
+		return r;
+	/* An earlier change was cut behind the header: the lane has its second now. */
+	if (d->lane_incarnation[0] != 0 && l->incarnation == d->lane_incarnation[1])
+		d->lane_incarnation[0] = l->incarnation;
+	d->lane_incarnation[1] = incarnation;
+	r = catalog_domain_put(p, index, d);
+	return r < 0 ? r : renew_guarded(l, incarnation);
+}
+
+void pool_lane_renewed(struct pool_domain *d, const struct lane *l)
+{
+	d->lane_incarnation[0] = l->incarnation;
+	d->lane_incarnation[1] = 0;
 }
 
 static int remove_lane(struct pool *p, uint32_t lane)

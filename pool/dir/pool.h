@@ -69,6 +69,25 @@ void pool_lane_close(struct lane *l, int fd);
 int pool_lane_create(struct pool *p, struct pool_domain *d, uint64_t ring_size, struct lane *ret,
 		     int *ret_fd, struct pool_error *ret_error);
 
+/* False only where the lane is known to hold nothing: no live record, and it can be read, and it is the one
+ * that its domain wrote last. */
+bool pool_lane_holds(struct pool *p, const struct pool_domain *d);
+
+/*
+ * Is this lane the one that its domain wrote last? False: an older copy, or another pool's, was put in its
+ * place; that it is empty says nothing then. True also where the entry does not know (an earlier version's).
+ */
+bool pool_lane_is(const struct pool_domain *d, const struct lane *l);
+
+/*
+ * Gives a lane without live records a new, random incarnation that its entry knows; the caller has no
+ * session in it. pool_lane_renewed: the entry is to know that one alone; the caller puts it, with what else
+ * changes by it. 0 or a negative errno (-EFAULT: the lane cannot be written).
+ * Persist order: the entry with both incarnations; the lane's header. A cut leaves a lane with one of them.
+ */
+int pool_lane_renew(struct pool *p, uint32_t index, struct pool_domain *d, struct lane *l);
+void pool_lane_renewed(struct pool_domain *d, const struct lane *l);
+
 /*
  * recover --discard of a lane whose memory or header is damaged: its file is deleted, whatever it holds, and
  * the domain gets a new one of the same ring size under another number; *d becomes its catalog entry.

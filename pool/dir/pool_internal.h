@@ -16,9 +16,6 @@ int pool_open_files(const char *path, bool read_only, int *ret_dir_fd, int *ret_
  * negative errno. Ends with the descriptor. */
 int pool_lock(int fd, const char *path, const char *state_dir, struct pool_error *e);
 
-/* What a lane holds: 1 live records (or a lane that cannot be read: taken for live), 0 nothing. */
-int pool_lane_holds(struct pool *p, const struct pool_domain *d);
-
 /*
  * Lane files that no domain names. One that holds records: the catalog has lost its domain (a page of it
  * that was cleared of poison reads as zeros, and that looks free): refused, since that database would start

@@ -26,19 +26,20 @@
 	X(pool_superblock, created_ns)      \
 	X(pool_superblock, reserved)
 
-#define LAYOUT_DOMAIN(X)            \
-	X(pool_domain, crc)         \
-	X(pool_domain, used)        \
-	X(pool_domain, sequence)    \
-	X(pool_domain, lane)        \
-	X(pool_domain, uid)         \
-	X(pool_domain, name)        \
-	X(pool_domain, ring_size)   \
-	X(pool_domain, boot_id)     \
-	X(pool_domain, incarnation) \
-	X(pool_domain, verdict)     \
-	X(pool_domain, flags)       \
-	X(pool_domain, reason)      \
+#define LAYOUT_DOMAIN(X)                 \
+	X(pool_domain, crc)              \
+	X(pool_domain, used)             \
+	X(pool_domain, sequence)         \
+	X(pool_domain, lane)             \
+	X(pool_domain, uid)              \
+	X(pool_domain, name)             \
+	X(pool_domain, ring_size)        \
+	X(pool_domain, boot_id)          \
+	X(pool_domain, incarnation)      \
+	X(pool_domain, verdict)          \
+	X(pool_domain, flags)            \
+	X(pool_domain, reason)           \
+	X(pool_domain, lane_incarnation) \
 	X(pool_domain, reserved)
 
 #define LAYOUT_FILE(X)                 \

@@ -281,6 +281,73 @@ static void test_discard_poison(void **state)
 	assert_int_equal(w.lane.ring_size, WORLD_RING);
 }
 
+/* The lane begins another life, as at a session's start or end. */
+static void next_life(void)
+{
+	assert_int_equal(catalog_domain_get(w.pool, (uint32_t)w.index, &w.domain), 0);
+	assert_int_equal(pool_lane_renew(w.pool, (uint32_t)w.index, &w.domain, &w.lane), 0);
+	pool_lane_renewed(&w.domain, &w.lane);
+	assert_true(catalog_domain_put(w.pool, (uint32_t)w.index, &w.domain) >= 0);
+}
+
+static void put_lane(const char *copy)
+{
+	world_close(&w);
+	run("cat %s/%s > %s/lane-000001", w.base, copy, w.pool_dir);
+	world_open(&w);
+}
+
+/* An older copy of the lane, of a time when it was empty, has no record of what was acknowledged since. */
+static void test_older_lane_empty(void **state)
+{
+	(void)state;
+	run("cp %s/lane-000001 %s/older", w.pool_dir, w.base);
+	next_life();
+	world_write(&w, 0, 0, 'x', 512);
+	run("cp %s/lane-000001 %s/right", w.pool_dir, w.base);
+	put_lane("older");
+	assert_true(world_lane_empty(&w));
+	assert_true(pool_lane_holds(w.pool, &w.domain));
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(world_recover(&w, plain, NULL), RECOVER_QUARANTINED);
+		assert_non_null(strstr(world_domain(&w).reason, "lane 1 is not the one"));
+		assert_true(world_immutable(w.files[0].path));
+	}
+	assert_int_equal(world_recover(&w, apply, NULL), RECOVER_QUARANTINED);
+	assert_true(world_holds(w.files[0].path, 0, 'a', 8192));
+	assert_true(world_marked(w.files[0].path));
+	put_lane("right");
+	assert_int_equal(world_recover(&w, apply, NULL), RECOVER_CLEAN);
+	assert_true(world_holds(w.files[0].path, 0, 'x', 512));
+	assert_clean();
+	/* what was right then is an older copy now */
+	put_lane("right");
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_QUARANTINED);
+	assert_int_equal(recover_discard(w.pool, (uint32_t)w.index, NULL), 0);
+	assert_clean();
+	w.domain = world_domain(&w);
+	assert_false(pool_lane_holds(w.pool, &w.domain));
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_CLEAN);
+}
+
+/* An entry of an earlier version does not know; its lane is taken for what it is, and known from then on. */
+static void test_lane_of_earlier_version(void **state)
+{
+	uint64_t next;
+
+	(void)state;
+	memset(w.domain.lane_incarnation, 0, sizeof(w.domain.lane_incarnation));
+	w.domain.incarnation = w.lane.incarnation + 1;
+	assert_true(catalog_domain_put(w.pool, (uint32_t)w.index, &w.domain) >= 0);
+	assert_false(pool_lane_holds(w.pool, &w.domain));
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_CLEAN);
+	world_close(&w);
+	world_open(&w);
+	next = world_domain(&w).lane_incarnation[0];
+	assert_true(next != 0 && next == w.lane.incarnation);
+	assert_int_equal(world_domain(&w).lane_incarnation[1], 0);
+}
+
 static void test_lines(void **state)
 {
 	(void)state;
@@ -352,6 +419,30 @@ static void test_unsafe_shutdown(void **state)
 	usc_set_source(NULL);
 }
 
+/* Another device has another count; one that is not to be had meanwhile is not forgotten. */
+static void test_unsafe_shutdown_fallen(void **state)
+{
+	static const uint64_t gap[] = { 9, UINT64_MAX, 8 };
+
+	(void)state;
+	world_write(&w, 0, 0, 'x', 512);
+	usc_set_source(usc_fake);
+	for (unsigned i = 0; i < 3; i++) {
+		world_close(&w);
+		fake_usc = gap[i];
+		world_open(&w);
+		assert_int_equal(world_domain(&w).verdict,
+				 i < 2 ? VERDICT_NONE : VERDICT_QUARANTINED);
+	}
+	assert_non_null(strstr(world_domain(&w).reason, "has fallen"));
+	assert_non_null(strstr(world_domain(&w).reason, "(9 -> 8)"));
+	assert_null(strstr(world_domain(&w).reason, "counted an unsafe"));
+	assert_int_equal(world_recover(&w, plain, NULL), RECOVER_QUARANTINED);
+	assert_int_equal(world_recover(&w, apply, NULL), RECOVER_CLEAN);
+	assert_true(world_holds(w.files[0].path, 0, 'x', 512));
+	usc_set_source(NULL);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -375,6 +466,9 @@ int main(int argc, char **argv)
 		T(test_unknown_type),
 		T(test_not_dax),
 		T(test_unsafe_shutdown),
+		T(test_unsafe_shutdown_fallen),
+		T(test_older_lane_empty),
+		T(test_lane_of_earlier_version),
 	};
 
 	if (argc != 2)

@@ -433,6 +433,64 @@ static void test_lane_replace(void **state)
 	each_cut("lane replaced", a_damaged_lane, body_lane_replace, check_lane_replaced);
 }
 
+/* ---- a lane's lives ---------------------------------------------------------------------------------- */
+
+#define LIVES 3u
+
+static void body_lives(void *arg)
+{
+	struct pool_domain d;
+	struct lane l;
+	int fd;
+
+	(void)arg;
+	if (pool_open(&w.pool, w.pool_dir, w.state_dir, true, false, &error) < 0 ||
+	    catalog_domain_get(w.pool, 0, &d) < 0 ||
+	    pool_lane_open(w.pool, &d, &l, &fd, &error) < 0)
+		_exit(1);
+	steps_begin();
+	for (unsigned i = 0; i < LIVES; i++) {
+		/* each from what lies there, as the next daemon would */
+		if (catalog_domain_get(w.pool, 0, &d) < 0 || pool_lane_renew(w.pool, 0, &d, &l) < 0)
+			_exit(1);
+		/* a recovery that is cut and begins again renews once more before it is told */
+		if (i == 1 && pool_lane_renew(w.pool, 0, &d, &l) < 0)
+			_exit(1);
+		pool_lane_renewed(&d, &l);
+		if (catalog_domain_put(w.pool, 0, &d) < 0)
+			_exit(1);
+		answers->done++;
+	}
+}
+
+static void a_lane(void)
+{
+	a_pool_to_replace();
+	run("cp %s/lane-000001 %s/older && sync -f %s", w.pool_dir, w.base, w.mount);
+}
+
+/* Whatever the cut left, the lane is its domain's and empty; once a new life was told, the copy is not. */
+static void check_lives(bool died)
+{
+	struct pool_domain d;
+
+	assert_int_equal(answers->done == LIVES, !died);
+	open_pool();
+	assert_int_equal(catalog_domain_get(w.pool, 0, &d), 0);
+	assert_false(pool_lane_holds(w.pool, &d));
+	run("cat %s/older > %s/lane-000001", w.base, w.pool_dir);
+	if (answers->done > 0)
+		assert_true(pool_lane_holds(w.pool, &d));
+	close_pool();
+	assert_opens();
+}
+
+static void test_lives(void **state)
+{
+	(void)state;
+	each_cut("a lane's lives", a_lane, body_lives, check_lives);
+}
+
 /* ---- catalog -------------------------------------------------------------------------------------------- */
 
 #define ENTRIES 3u
@@ -581,8 +639,9 @@ static void test_register(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_create), T(test_replace),      T(test_open),    T(test_ids),
-		T(test_lanes),	T(test_lane_replace), T(test_catalog), T(test_register),
+		T(test_create), T(test_replace), T(test_open),
+		T(test_ids),	T(test_lanes),	 T(test_lane_replace),
+		T(test_lives),	T(test_catalog), T(test_register),
 	};
 
 	/* poolcut FILE-SYSTEM [SEEDS [TESTS [FIRST-SEED]]] */
