@@ -174,6 +174,13 @@ static bool unused(struct pool *p, const char *name)
 	return n == 0;
 }
 
+static bool files_of(struct pool *p, uint32_t lane)
+{
+	struct pool_file f;
+
+	return catalog_file_next(p, lane, 0, &f) >= 0;
+}
+
 static bool lane_in_catalog(struct pool *p, uint32_t lane)
 {
 	struct pool_domain d;
@@ -200,6 +207,15 @@ static int orphan(struct pool *p, uint32_t lane, const char *name, bool remove,
 		(void)unlinkat(p->dir_fd, name, 0);
 		return 0;
 	}
+	/* A session may have it mapped, however empty it is: its files are there. */
+	if (files_of(p, lane))
+		return pool_refuse(
+			e, -EBADMSG,
+			"%s/%s: the catalog knows files of it and no domain: its entry was lost. "
+			"Stop the database that uses it, keep a copy of the whole directory, delete "
+			"this file; if it holds records, restore the database, else take our mark "
+			"off its files: setfattr -x user.pmemlogd.owner",
+			p->path, name);
 	if (!unused(p, name)) {
 		d.uid = st.st_uid;
 		d.ring_size = (uint64_t)st.st_size - LANE_HEADER_BYTES;
@@ -256,7 +272,8 @@ static int new_lane_file(struct pool *p, uint32_t *ret_lane)
 		int fd;
 
 		lane_name(lane, name);
-		if (lane_in_catalog(p, lane))
+		/* Files of a domain whose entry was lost are nobody else's, either. */
+		if (lane_in_catalog(p, lane) || files_of(p, lane))
 			continue;
 		fd = openat(p->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
 			    0600);
