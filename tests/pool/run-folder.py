@@ -6,7 +6,8 @@ version's, not its owner's; pages that cannot be read. The real daemon and pmeml
 Each row of the tables: what is done to the folder, what the message must say, and the remedy that it names,
 which is then followed. Refused: no byte changed, exit not 0, the daemon does not serve, the gate is shut.
 
-    tests/pool/run-folder.py [--fs ext4|xfs] [--seed N] [CASE...]     cases: refused, force, lanes, poison, running
+    tests/pool/run-folder.py [--fs ext4|xfs] [--seed N] [CASE...]
+    cases: refused, force, lanes, idle, unsafe, poison, running
 
 Prints `pool faults N wrong N silent N` before the last line.
 """
@@ -252,6 +253,7 @@ def lanes(c):
         ("cut", lambda p: os.truncate(p, os.path.getsize(p) - 4096), "cut off"),
         ("cut short", lambda p: os.truncate(p, 100), "cut off"),
         ("another incarnation", other_lane, "older copy"),
+        ("older and empty", older_lane, "older copy"),
     ]
     for what, harm, says, heal in held + [g + (None,) for g in gone]:
         for daemon in (False, True):
@@ -329,6 +331,120 @@ def other_lane(path):
     patch(path, 0, bytes(data))
 
 
+def older_lane(path):
+    """The lane as it was in an earlier life, when it was empty: a good header, no record, no heartbeat."""
+    other_lane(path)
+    patch(path, 64, bytes(2048 - 64))
+    patch(path, 4096, bytes(os.path.getsize(path) - 4096))
+
+
+def idle(c):
+    """A catalog page is cleared while sessions live on an idle lane: the lane stays, and what they write from
+    then on is replayed once the page is back."""
+    c.begin(destage_age="100ms", lane_size="1MiB")
+    COUNT["faults"] += 1
+    a = Agent(c)
+    fd = a.open(c.path("log.0"), os.O_RDWR | os.O_CREAT)
+    a.write_synced(fd, block(0, 512), 0)
+    c.accelerated()
+    c.must_flush()
+    c.product.kill()
+    pool, lane = os.path.join(c.product.pool, "pool"), c.product.lanes()[0]
+    page = read(pool)[65536:65536 + 4096]
+    patch(pool, 65536, bytes(4096))
+    r = subprocess.run([c.product.daemon, "-c", c.product.config], capture_output=True, text=True,
+                       timeout=60)
+    require(r.returncode > 0 and lane in r.stderr and "entry was lost" in r.stderr, "daemon: exit %d %s",
+            r.returncode, r.stderr)
+    require(os.path.exists(lane), "the lane of living sessions was removed")
+    for n in range(1, RECORDS):
+        a.write_synced(fd, block(n, 512), n * 512)
+    c.cut()
+    patch(pool, 65536, page)
+    c.recover()
+    have = read(c.path("log.0"))
+    if have != WANT:
+        COUNT["silent"] += 1
+    require(have == WANT, "%d bytes, not what was acknowledged", len(have))
+    c.end()
+
+    # The remedy that the refusal names, of a lane that holds nothing: the database ended.
+    c.begin(destage_age="100ms", lane_size="1MiB")
+    COUNT["faults"] += 1
+    a = Agent(c)
+    fd = a.open(c.path("log.0"), os.O_RDWR | os.O_CREAT)
+    a.write_synced(fd, block(0, 512), 0)
+    c.must_flush()
+    c.product.kill()
+    a.kill()
+    patch(os.path.join(c.product.pool, "pool"), 65536, bytes(4096))
+    status, words = c.product.gate()
+    require(status == 1 and "setfattr -x user.pmemlogd.owner" in words, "gate: exit %d %s", status, words)
+    os.unlink(c.product.lanes()[0])
+    c.product.start()
+    os.removexattr(c.path("log.0"), "user.pmemlogd.owner")
+    b = Agent(c)
+    fd = b.open(c.path("log.0"), os.O_RDWR)
+    b.write_synced(fd, block(1, 512), 512)
+    c.in_lane()
+    b.kill()
+    c.end()
+    return "kept, and the remedy helps"
+
+
+def unsafe(c):
+    """The device's count of unsafe shutdowns, with live records: risen and fallen each in its own words;
+    what is not to be had proves nothing and forgets nothing."""
+    f = Folder(c)
+    library = build(c.box, "tests/pool/usc.c")
+    count = os.path.join(c.box.path, "usc")
+    env = {"USC_FILE": count}
+    risen, fallen = "counted an unsafe shutdown (7 -> 8)", "has fallen"
+    rows = [("first seen", ["7"], None), ("the same", ["7", "7"], None), ("risen", ["7", "8"], risen),
+            ("fallen", ["7", "6"], fallen), ("to nothing", ["7", "0"], fallen),
+            ("not to be had", ["7", ""], None), ("never had", ["", ""], None),
+            ("risen behind a gap", ["7", "", "8"], risen), ("told once", ["7", "8", "8"], risen)]
+    for what, counts, says in rows:
+        for daemon in (False, True):
+            COUNT["faults"] += 1
+            f.kept.restore()
+            for n, value in enumerate(counts):
+                with open(count, "w", encoding="ascii") as out:
+                    out.write(value)
+                last = n == len(counts) - 1
+                if daemon and last:
+                    status, words = with_daemon(f, library, env, keep=True)
+                elif last:
+                    status, words = gate_with(f, library, env)
+                else:  # opened for writing, its records left alone
+                    opened(f, library, env)
+            require((status == 0) == (says is None), "%s: gate: exit %d %s", what, status, words)
+            if says:
+                require(says in words and "recover --apply" in words, "%s: %s", what, words)
+                require(says == risen or "unsafe shutdown (" not in words, "%s: %s", what, words)
+                require(read(c.path("log.0")) != WANT, "%s: quarantined, and replayed", what)
+                r = c.product.command("recover", "--apply", "--yes=" + DOMAIN, DOMAIN)
+                require(r.returncode == 0, "%s: recover --apply: %s", what, r.stderr)
+            f.replayed(what)
+            c.product.kill()
+    return "%d rows, without and with a daemon" % len(rows)
+
+
+def gate_with(f, library, env):
+    p = f.c.product
+    r = subprocess.run([p.ctl, "-c", p.config, "gate", "root/" + DOMAIN], capture_output=True, text=True,
+                       env=dict(os.environ, LD_PRELOAD=library, **env), timeout=60)
+    return r.returncode, r.stdout + r.stderr
+
+
+def opened(f, library, env):
+    """Another domain's gate: the pool is opened and closed."""
+    p = f.c.product
+    r = subprocess.run([p.ctl, "-c", p.config, "gate", "root/nobody"], capture_output=True, text=True,
+                       env=dict(os.environ, LD_PRELOAD=library, **env), timeout=60)
+    require(r.returncode in (0, 1), "gate of another domain: exit %d %s", r.returncode, r.stderr)
+
+
 def poison(c):
     """A page that cannot be read: harmless where it holds nothing, else named; nothing crashes."""
     f = Folder(c)
@@ -348,10 +464,7 @@ def poison(c):
             if daemon:
                 status, words = with_daemon(f, library, env)
             else:
-                r = subprocess.run([c.product.ctl, "-c", c.product.config, "gate", "root/" + DOMAIN],
-                                   env=dict(os.environ, LD_PRELOAD=library, **env),
-                                   capture_output=True, text=True, timeout=60)
-                status, words = r.returncode, r.stdout + r.stderr
+                status, words = gate_with(f, library, env)
             if status == 0:
                 f.replayed(where)
                 continue
@@ -366,8 +479,9 @@ def poison(c):
     return "%d pages, %d times named" % (len(pages), named)
 
 
-def with_daemon(f, library, env):
-    """Gate's status through a daemon with that poison, or the refusal to start: 1 and its words."""
+def with_daemon(f, library, env, keep=False):
+    """Gate's status through a daemon with that library, or the refusal to start: 1 and its words. keep: it
+    goes on."""
     p = f.c.product
     p.preload, p.preload_env, old = library, env, (p.preload, p.preload_env)
     try:
@@ -380,7 +494,8 @@ def with_daemon(f, library, env):
         p.preload, p.preload_env = old
     status, words = p.gate()
     require(p.alive(), "%s: the daemon died", env)
-    p.kill()
+    if not keep:
+        p.kill()
     return status, words
 
 
@@ -443,7 +558,7 @@ def survive(c, library, env, when, victim):
 
 
 if __name__ == "__main__":
-    result = main([refused, force, lanes, poison, running])
+    result = main([refused, force, lanes, idle, unsafe, poison, running])
     print("pool faults %d wrong %d silent %d" % (COUNT["faults"], COUNT["wrong"] or result,
                                                   COUNT["silent"]))
     sys.exit(result)
