@@ -9,7 +9,7 @@ MESON_OPTIONS ?=
 export BUILD
 export BUILDDIR := $(abspath $(BUILD))
 
-.PHONY: all configure test test-quick demo crash staleness coherence faults pool-faults mutants mutants-persist models campaign \
+.PHONY: all configure test test-long test-quick demo crash staleness coherence faults pool-faults mutants mutants-persist models campaign \
 	bench-check lint test-sanitize install clean help
 
 all: configure
@@ -29,6 +29,7 @@ help:
 	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ taken away, one at a time: 15 minutes'
 	@echo 'make mutants        do the tests notice each broken rule?'
 	@echo 'make models         the shared rules as Promela models, checked exhaustively; under a minute'
+	@echo 'make test-long      MySQL through more power cuts and through its modes: 20 minutes on a quiet machine'
 	@echo 'make campaign       power cuts by the thousand, HOURS=h (1); reports in tests/reports/'
 	@echo 'make bench-check    goal, measured, verdict'
 	@echo 'make lint           format, manual pages, units, symbols'
@@ -71,6 +72,11 @@ coherence: all
 
 killed: all
 	@tests/kill/run --share 1 --schedules 500 --jobs $(JOBS) --fs ext4,xfs
+
+test-long: all
+	@for fs in ext4 xfs; do for engine in mysql mysql80; do \
+		tests/db/powercut $$engine --fs $$fs --cycles 20 || bad=1; done; done; \
+	tests/db/mysql-modes || bad=1; tests/db/powercut mysql --fs losefs --cycles 20 || bad=1; exit $${bad:-0}
 
 campaign: all
 	@tests/campaign --hours $(or $(HOURS),1)

@@ -85,13 +85,17 @@ class Server:
                  "--log-bin=mysql-bin"]
                 + SETTINGS + self.args)
 
+    def identity(self):
+        """How the process becomes the database's user."""
+        return {"user": USER, "group": USER, "extra_groups": []}
+
     def start(self, timeout=60, wait=True):
         self.log_from = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         env = {k: v for k, v in os.environ.items() if not k.startswith(("LD_", "PMEMLOGD_"))}
         env["TMPDIR"] = self.box.folder("tmp", mode=0o1777)
         env.update(self.env)
-        self.process = self.box.spawn(self.argv(), log=self.name + ".log", user=USER, group=USER,
-                                      extra_groups=[], env=env, cwd="/")
+        self.process = self.box.spawn(self.argv(), log=self.name + ".log", env=env, cwd="/",
+                                      **self.identity())
         if wait:
             self.wait_ready(timeout)
         return self
@@ -200,9 +204,9 @@ def copy(template, target):
     return target
 
 
-def binlogs(datadir):
+def binlogs(datadir, base="mysql-bin"):
     """Paths of the binlogs in order, from the index file."""
-    with open(os.path.join(datadir, "mysql-bin.index")) as f:
+    with open(os.path.join(datadir, base + ".index")) as f:
         names = [os.path.basename(line.strip()) for line in f if line.strip()]
     return [os.path.join(datadir, n) for n in names]
 
@@ -241,12 +245,19 @@ def check_stopped(datadir):
 def logged(server, since, cut, clients, marks):
     """What the log holds from `since` on: (client -> list of (seq, digest), client -> progress, problems).
     marks: the progress before."""
-    files = binlogs(server.datadir)
-    if since in files:
-        files = files[files.index(since):]
+    return collect(decode(after(binlogs(server.datadir), since), cut), clients, marks)
+
+
+def after(files, since):
+    """The binlogs from that one on, or all when it is gone."""
+    return files[files.index(since):] if since in files else files
+
+
+def collect(changes, clients, marks):
+    """What logged() returns, of the changes that decode() yields."""
     rows, marks, wrong = {c: [] for c in clients}, dict(marks), []
     try:
-        for verb, table, value in decode(files, cut):
+        for verb, table, value in changes:
             c, seq = int(value[1]), int(value[2])
             if table == "d.t" and verb == "INSERT" and c in rows:
                 rows[c].append((seq, digest(value[3][1:-1])))
@@ -262,7 +273,7 @@ def logged(server, since, cut, clients, marks):
 _VALUE = re.compile(r"###   @(\d+)=(.*)")
 
 
-def decode(files, cut=()):
+def decode(files, cut=(), program="mariadb-binlog", enter=None):
     """Yields (verb, table, values) for each row change of a committed transaction, in order.
 
     verb is INSERT, UPDATE or DELETE; values maps column number to text: the row after the change
@@ -274,13 +285,14 @@ def decode(files, cut=()):
     What was acknowledged behind such an event is missed when rows and binlogs are compared.
     """
     for path in files:
-        yield from _decode(path, path in cut)
+        yield from _decode(path, path in cut, program, enter)
 
 
-def _decode(path, may_be_torn):
-    p = subprocess.Popen(["mariadb-binlog", "--no-defaults", "--base64-output=decode-rows", "-v",
+def _decode(path, may_be_torn, program, enter):
+    p = subprocess.Popen([program, "--no-defaults", "--base64-output=decode-rows", "-v",
                           "--verify-binlog-checksum", path],
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                         preexec_fn=enter)
     rows, row = [], None
     for line in p.stdout:
         if line.startswith("### "):
@@ -300,5 +312,5 @@ def _decode(path, may_be_torn):
     if p.wait() or "ERROR" in errors:
         torn = "Event truncated" in errors or "Event crc check failed" in errors
         if not (may_be_torn and torn):
-            raise ValueError("%s: mariadb-binlog: exit %d %s" % (
-                os.path.basename(path), p.returncode, errors.strip()[:400]))
+            raise ValueError("%s: %s: exit %d %s" % (
+                os.path.basename(path), program, p.returncode, errors.strip()[:400]))

@@ -83,6 +83,7 @@ class Campaign:
             if not library:  # as after a failed upgrade: ld.so warns, the server runs without it
                 os.rename(self.product.library, self.product.library + ".away")
         self.extra = []  # more arguments for the server
+        self.variant = []  # those of this group of cycles
         self.server = None
         self.ledger = None
         self.cycles = []       # one dict per cycle, for the JSON report
@@ -104,10 +105,12 @@ class Campaign:
     def args(self):
         # in the controls a log that was never synced would keep the server down before a row could
         # be missed
-        return ([] if self.mode in UNSAFE else self.engine.BUSY) + self.extra
+        return ([] if self.mode in UNSAFE else self.engine.BUSY) + self.variant + self.extra
 
     def start_over(self, n):
         """Fresh file system, data directory, pool."""
+        variants = getattr(self.engine, "VARIANTS", [[]])
+        self.variant = variants[n % len(variants)]
         self.torn = set()  # logs that were written when the server died
         self.image.make()
         self.engine.copy(self.template, self.datadir)

@@ -133,11 +133,17 @@ class Sandbox:
         self.mounts.append(path)
         return path
 
-    def spawn(self, argv, log=None, **kw):
-        """Starts a program whose output goes to the file `log` in the folder."""
+    def spawn(self, argv, log=None, enter=None, **kw):
+        """Starts a program whose output goes to the file `log` in the folder. enter: called in the
+        child first."""
+        def before():
+            if enter:
+                enter()
+            die_with_parent()
+
         out = open(os.path.join(self.path, log), "ab") if log else subprocess.DEVNULL
         p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                             preexec_fn=die_with_parent, **kw)
+                             preexec_fn=before, **kw)
         if log:
             out.close()
         self.children.append(p)
