@@ -23,11 +23,14 @@ const uint8_t op_weights[OPS] = { OP_LIST(OP_WEIGHT) };
 const enum op_kind op_kinds[OPS] = { OP_LIST(OP_KIND) };
 
 static bool unsettled[DISK_FILES];
+static uint8_t blocks[DISK_FILES][OPS_BLOCK];
 
 void ops_begin(struct ops *o, uint64_t seed)
 {
 	memset(o, 0, sizeof(*o));
 	memset(unsettled, 0, sizeof(unsettled));
+	memset(blocks, 0, sizeof(blocks));
+	o->block = blocks;
 	rng_seed(&o->rng, seed, 0);
 }
 

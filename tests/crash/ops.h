@@ -60,6 +60,9 @@ extern const char *const op_names[OPS];
 extern const uint8_t op_weights[OPS];
 extern const enum op_kind op_kinds[OPS];
 
+#define OPS_BLOCK_AT 1024u
+#define OPS_BLOCK    2048u /* bytes that are rewritten again and again */
+
 struct ops {
 	struct rng rng;
 	unsigned process; /* who is at it */
@@ -70,6 +73,7 @@ struct ops {
 	unsigned wrap_lines;	     /* WRAP: lines left at the ring's end; 0: by chance */
 	unsigned wrap_record;	     /* and lines of the record that comes then; 0: by chance */
 	bool rewrite;		     /* what is written is mostly there already, in one piece */
+	uint8_t (*block)[OPS_BLOCK]; /* of each file, as it was written last */
 	bool died;		     /* the last call was killed */
 	bool leave;	/* what a dead owner left is put right inside the next quiet call */
 	char note[128]; /* for the trace */

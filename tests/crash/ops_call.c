@@ -24,11 +24,22 @@ static long call_chmod(void *arg)
 	return 0;
 }
 
+static uint64_t some_size(struct ops *o)
+{
+	bool imaged = world.ctl.images[o->file].valid;
+
+	/* What an image is of is cut off, and grows again as zeros. */
+	if (imaged && disk.files[o->file].size >= OPS_BLOCK_AT + OPS_BLOCK &&
+	    rng_one_in(&o->rng, 2))
+		return rng_below(&o->rng, OPS_BLOCK_AT + OPS_BLOCK);
+	return rng_below(&o->rng, GROW_MAX);
+}
+
 static void op_truncate(struct ops *o)
 {
 	struct process *p = ops_process(o);
 	struct file_ref *r = &p->ref[o->file][OPEN_DSYNC];
-	struct call c = { o->file, rng_below(&o->rng, GROW_MAX) };
+	struct call c = { o->file, some_size(o) };
 	long rc;
 
 	model_begin_truncate(o->file, c.size, control_head(&world.ctl).head);

@@ -8,10 +8,8 @@
 #include "tests/crash/fiber.h"
 #include "tests/crash/ops_internal.h"
 
-#define FILL_WRITES   24u
-#define REWRITE_AT    1024
-#define REWRITE_BYTES 2048u
-#define RING_LINES    (MEDIUM_RING / LANE_ALIGN)
+#define FILL_WRITES 24u
+#define RING_LINES  (MEDIUM_RING / LANE_ALIGN)
 #define WRAP_LINES \
 	((WORLD_BYPASS_SIZE + RECORD_HEADER_BYTES) / LANE_ALIGN) /* of the largest record */
 
@@ -35,16 +33,20 @@ static uint64_t foreign_first(struct ops *o, uint64_t at)
 	return at + sizeof(bytes);
 }
 
-/* The block as it stands, a few bytes of it new. */
+/*
+ * The block as it was written last, a few bytes of it new: a database writes what it has in memory. Whatever
+ * came over it in the file meanwhile, an image that is too old has the same bytes and would leave them out.
+ */
 static void fill_rewritten(struct ops *o, uint8_t *data, uint64_t at, uint64_t n)
 {
-	const struct disk_file *d = &disk.files[o->file];
+	uint8_t *block = o->block[o->file] + (at - OPS_BLOCK_AT);
 
 	for (uint64_t i = 0; i < n; i++)
-		if (at + i < d->size && d->cache[at + i] != 0)
-			data[i] = d->cache[at + i];
+		if (block[i])
+			data[i] = block[i];
 	for (uint32_t i = rng_below(&o->rng, 4); i > 0; i--)
 		data[rng_below(&o->rng, (uint32_t)n)] ^= 0x80 | 1;
+	memcpy(block, data, n);
 }
 
 /* offset: bytes, or -1 for the description's position. */
@@ -140,7 +142,7 @@ void ops_make_image(struct ops *o)
 	o->rewrite = true;
 	check_sparse(true);
 	for (unsigned i = 0; i < 3 && !o->died && !world.ctl.images[o->file].valid; i++)
-		do_write(o, OPEN_DSYNC, REWRITE_AT, REWRITE_BYTES);
+		do_write(o, OPEN_DSYNC, OPS_BLOCK_AT, OPS_BLOCK);
 	check_sparse(false);
 	o->rewrite = false;
 	o->kill_step = kill;

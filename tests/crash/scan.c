@@ -72,7 +72,17 @@ uint64_t scan_killed_only(uint64_t n, enum op op)
 
 uint64_t scan_beside_only(uint64_t n, enum op op)
 {
-	return n - n / calls() % calls() * calls() + (uint64_t)op % calls() * calls();
+	bool daemon = op_kinds[op] == KIND_D;
+
+	if (!daemon)
+		return n + (op + calls() - n / calls() % calls()) % calls() * calls();
+	n = n - n % calls() + op;
+	for (unsigned i = 0; i < calls(); i++) {
+		if (ops_pair_known((enum op)(n / calls() % calls()), op))
+			break;
+		n += calls();
+	}
+	return n;
 }
 
 static void go_into(struct ops *o, unsigned state)
@@ -83,7 +93,7 @@ static void go_into(struct ops *o, unsigned state)
 }
 
 /* Who comes next must find all as it should be. */
-static void go_on(struct ops *o, bool daemon_died)
+static void go_on(struct ops *o, bool daemon_died, bool rewrite)
 {
 	static const enum op after[] = { OP_OVERLAP, OP_TRUNCATE, OP_APPEND, OP_DESTAGE, OP_HEAL };
 
@@ -96,6 +106,9 @@ static void go_on(struct ops *o, bool daemon_died)
 	if (daemon_died)
 		sequence_step(o, OP_DESTAGE);
 	check_depth(CHECK_FEW);
+	/* The same block by another: an image that the dead one left would be made use of. */
+	if (rewrite)
+		sequence_step(o, OP_REWRITE);
 	sequence_step(o, after[rng_below(&o->rng, sizeof(after) / sizeof(after[0]))]);
 	sequence_step(o, OP_OVERLAP);
 }
@@ -121,7 +134,7 @@ void scan_killed(struct ops *o, uint64_t n)
 		return;
 	}
 	killed_seen[op][state][step] = 1;
-	go_on(o, op_kinds[op] == KIND_D);
+	go_on(o, op_kinds[op] == KIND_D, op == OP_REWRITE);
 }
 
 static enum op nth_pair(uint64_t n, enum op *ret_b)
@@ -159,7 +172,7 @@ void scan_beside(struct ops *o, uint64_t n)
 	beside_seen[p.a][p.b] = 1;
 	check_depth(CHECK_FEW);
 	sequence_pair(o, &p);
-	go_on(o, false);
+	go_on(o, false, p.a == OP_REWRITE || p.b == OP_REWRITE);
 }
 
 uint64_t scan_wrapped_count(void)
@@ -179,7 +192,7 @@ void scan_wrapped(struct ops *o, uint64_t n)
 	sequence_step(o, OP_WRAP);
 	o->kill_step = 0;
 	o->wrap_lines = o->wrap_record = 0;
-	go_on(o, false);
+	go_on(o, false, false);
 }
 
 void scan_coverage(void)

@@ -16,7 +16,7 @@ uint64_t scan_killed_only(uint64_t n, enum op op);
 
 /* (call, call, state) in turn; steps by chance. */
 void scan_beside(struct ops *o, uint64_t n);
-/* The same, of that call and another. */
+/* The same, of that call and another; of the daemon's work beside each. */
 uint64_t scan_beside_only(uint64_t n, enum op op);
 
 /* (lines left, lines of the record, killed or not) */
