@@ -39,6 +39,11 @@ static int heal_and_sync(struct session *s, const struct caller *who, struct fil
 		if (rc < 0)
 			return rc;
 		rc = file_real_sync(s, r, false);
+		/* The bytes of `keep` lie nowhere else, so the pages must stay; and where a write-back has
+		 * failed they may have gone into blocks that read as zeros after a cut. The file could
+		 * not tell either: the caller hears of the error, and the next one heals it all. */
+		if (rc == 0 && keep && degraded && pages_unwritten(r->fd))
+			return -EIO;
 		if (rc == 0 && !keep && !dropped && pages_unwritten(r->fd)) {
 			rc = pages_drop(s, r->fd);
 			if (rc < 0)

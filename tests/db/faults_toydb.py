@@ -5,6 +5,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,6 +20,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 THREADS, FILES = 4, 2
 PAUSE_US = 2000
 GROWN_TRIES = 6
+APPENDS_MOST = 20000
+NOT_THE_LOGS = "the write that failed was of another block"
 
 
 def is_log(path):
@@ -473,24 +476,53 @@ def restarted_in_it(t, fault):
 def grown(t, fault):
     """The write-back of blocks that are new in the file fails, once. ext4 keeps them as unwritten, and the
     same pages written again and synced are zeros after the next boot: whoever heals has to get round
-    that. Who heals: the daemon; a program's own truncate; the replay within the same boot."""
-    for who in ("daemon", "program", "replay"):
+    that. Who heals: the daemon; a program's own truncate; the replay within the same boot. And who cannot,
+    since somebody appends beside him and the pages are all there is of it, must not fence."""
+    for who in ("daemon", "program", "replay", "appender"):
         for left in range(GROWN_TRIES - 1, -1, -1):
             try:
                 grown_by(t, fault, who)
                 break
             except (OSError, Failed) as e:
                 # ext4 gives up altogether now and then, when its journal hears of the error first
-                if not left or "Read-only" not in str(e):
+                if not left or "Read-only" not in str(e) and NOT_THE_LOGS not in str(e):
                     raise
                 t.end()
+
+
+def append_beside(t, a, fd):
+    """Appends until a stranger has come between; what a write says that has met one. The disk is well
+    again, and only the program's own sync has heard of the error."""
+    c, path = t.c, t.c.path("log.9")
+    a.fchmod(fd, 0o640)
+    require(errno_of(a.fsync, fd) == errno.EIO, NOT_THE_LOGS)
+    stranger = os.open(path, os.O_WRONLY | os.O_APPEND)
+    stop = threading.Event()
+
+    def strange():
+        while not stop.is_set():
+            os.write(stranger, b"stranger" * 6)
+
+    thread = threading.Thread(target=strange)
+    thread.start()
+    try:
+        for i in range(APPENDS_MOST):
+            e = errno_of(a.write, fd, b"a friend" * 6)
+            if e or i % 20 == 0 and c.status("log.9")["state"] == "bypass":
+                t.notes["appender"] = os.strerror(e)
+                return
+    finally:
+        stop.set()
+        thread.join()
+        os.close(stranger)
+    raise Failed("nobody came between in %d writes" % APPENDS_MOST)
 
 
 def grown_by(t, fault, who):
     c = t.begin(destage_age="60s")
     a = Agent(c)
     path = c.path("log.9")
-    fd = a.open(path, os.O_RDWR | os.O_CREAT)
+    fd = a.open(path, os.O_RDWR | os.O_CREAT | (os.O_APPEND if who == "appender" else 0))
     a.many(fd, 8, BLOCK)
     c.must_flush()
     c.accelerated("log.9")
@@ -503,10 +535,13 @@ def grown_by(t, fault, who):
         t.notes["healed"] = w.healed()
         t.take(w)
     else:
-        c.product.kill()
+        if who != "appender":
+            c.product.kill()
         t.disk.order(write_fail=1, where=INSIDE)
         require(LIBC.syncfs(c.image.fd) < 0, "no error: the disk has not failed")
     require(t.disk["failed"] == 1, "%s: the disk has not failed", who)
+    if who == "appender":
+        append_beside(t, a, fd)
     if who == "program":
         b = Agent(c)
         b.ftruncate(b.open(path, os.O_RDWR), blocks * BLOCK + 100)
@@ -516,6 +551,8 @@ def grown_by(t, fault, who):
         require(c.product.gate()[0] == 0, "replay: %s", c.product.gate()[1])
         c.product.kill()
     c.cut()
+    if who == "appender":
+        c.recover()
     have = read(path)[:blocks * BLOCK]
     wrong = [i for i in range(blocks) if have[i * BLOCK:(i + 1) * BLOCK] != _block(i)]
     if wrong:
