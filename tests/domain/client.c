@@ -128,13 +128,19 @@ static long unlink_call(void *path)
 	return unlink(path) < 0 ? -errno : 0;
 }
 
-static int64_t unlink_file(struct child *c, char *path)
+static long die(void *arg)
+{
+	(void)arg;
+	return kill(getpid(), SIGKILL);
+}
+
+static int64_t unlink_file(struct child *c, file_call *call, char *path)
 {
 	int64_t r = file_lock(&c->s, &c->who, &c->ref);
 
 	if (r < 0)
 		return r;
-	r = file_unlinking_locked(&c->s, &c->who, &c->ref, unlink_call, path);
+	r = file_unlinking_locked(&c->s, &c->who, &c->ref, call, path);
 	file_unlock(&c->s, &c->ref);
 	return r;
 }
@@ -158,7 +164,9 @@ static int64_t obey(struct child *c, struct client_command *k, const int *fds, i
 	case CLIENT_SYNC:
 		return file_sync(&c->s, &c->who, &c->ref, false);
 	case CLIENT_UNLINK:
-		return unlink_file(c, k->path);
+		return unlink_file(c, unlink_call, k->path);
+	case CLIENT_UNLINK_DIES:
+		return unlink_file(c, die, NULL);
 	case CLIENT_CUT_CONTROL:
 		return ftruncate(c->s.ctl.fd, 0);
 	case CLIENT_CUT_LANE:

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -69,6 +70,20 @@ static int sync_call(long number, int fd)
 	if (after && atomic_xchg_seq(&after_ino, 0) != 0)
 		after_call();
 	return r;
+}
+
+static unsigned write_ms;
+
+void faults_slow_writes(unsigned ms)
+{
+	atomic_store_relaxed(&write_ms, ms);
+}
+
+__attribute__((visibility("default"))) ssize_t pwritev(int fd, const struct iovec *iov, int count,
+						       off_t offset)
+{
+	(void)usleep(1000 * atomic_load_relaxed(&write_ms));
+	return syscall(SYS_pwritev, fd, iov, count, offset, 0);
 }
 
 __attribute__((visibility("default"))) int fdatasync(int fd)

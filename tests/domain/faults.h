@@ -11,5 +11,7 @@
 void faults_set(uint64_t ino, int error);
 /* How many fdatasync and fsync reached the disk for the inode. */
 unsigned faults_syncs(uint64_t ino);
+/* Each write of the daemon begins so late; 0: at once. */
+void faults_slow_writes(unsigned ms);
 /* Calls it once, after the next good sync of that inode. */
 void faults_after_sync(uint64_t ino, void (*call)(void));

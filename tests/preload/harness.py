@@ -53,7 +53,7 @@ class Preload(Pmemlogd):
 class Writer:
     """tests/preload/writer.c under the library; each method returns (result, error, microseconds)."""
 
-    def __init__(self, preload, trace=None):
+    def __init__(self, preload, trace=None, before=None):
         env = preload.environment()
         argv = [find(default_builddir(), "writer")]
         if trace:
@@ -62,7 +62,7 @@ class Writer:
             argv = [find(default_builddir(), "trace"), trace] + argv
         self.trace = trace
         self.process = subprocess.Popen(argv, text=True, env=env, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE)
+                                        stdout=subprocess.PIPE, preexec_fn=before)
         preload.box.children.append(self.process)
 
     def __call__(self, *words):

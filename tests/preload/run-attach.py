@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """With, without and between daemons: who is accelerated, who is in bypass, who is not opened (DESIGN 5, Attach)."""
+import ctypes
 import fcntl
 import os
 import signal
@@ -11,6 +12,8 @@ from harness import Check, Preload, Writer, wait_for
 from sandbox import Sandbox, need
 
 MS = 1000  # microseconds
+PR_CAPBSET_DROP = 24
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 def token_of(preload, path):
@@ -147,6 +150,32 @@ def system_calls(preload, check):
     w.calls("pwrite", 2, 100, 0)
     calls = w.calls("pwrite", 2, 2 << 20, 0)
     check(calls == ["fsync 0", "pwritev2 0", "fsync 0"], "big write: %s", calls)
+    w.end()
+
+
+def drop_override():
+    """Root obeys permissions from the next program on: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH go."""
+    for capability in (1, 2):
+        if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+            raise OSError(ctypes.get_errno(), "prctl")
+
+
+def unreadable_folder(preload, check):
+    """rename cannot sync a folder that its owner may not read: the program's own fsync is a real one then."""
+    folder = fresh(preload)
+    log = os.path.join(folder, "log.1")
+    w = Writer(preload, trace=os.path.join(preload.box.path, "trace-folder"), before=drop_override)
+    w.must("open", 0, log, "+c")
+    w.calls("pwrite", 0, 100, 0)
+    check(in_lane(preload, log), "folder: not in the lane")
+    os.chmod(folder, 0o300)
+    calls = w.calls("rename", log, os.path.join(folder, "log.2"))
+    check(calls == ["fsync 0"], "folder: rename: %s", calls)
+    calls = w.calls("sync", 0)
+    check(len(calls) == 1 and "sync" in calls[0], "folder: sync after rename: %s", calls)
+    calls = w.calls("sync", 0)
+    check(calls == [], "folder: second sync: %s", calls)
+    os.chmod(folder, 0o755)
     w.end()
 
 
@@ -450,6 +479,7 @@ CASES = {
     "forked": forked,
     "forked-token": forked_in_bypass,
     "calls": system_calls,
+    "folder-unread": unreadable_folder,
     "marked": marked,
     "joined": joined,
     "stopped": stopped,

@@ -393,6 +393,43 @@ static void owner_died(void **state)
 	assert_int_equal(at, 0);
 }
 
+static void dies_in_publish(void *arg)
+{
+	struct session s = e.s;
+	struct caller who = env_caller();
+
+	(void)arg;
+	if (slot_take(&s.ctl, ENV_INCARNATION, &s.me) < 0 || lane_lock(&s, &who) < 0)
+		abort();
+}
+
+/* It died between its entry and its head, with a PAD before its record; the next one has none. */
+static void first_is_not_behind_a_pad(void **state)
+{
+	struct ctl_file *f = env_file(&e, 1), *other = env_file(&e, 2);
+	struct ctl_cell cell, was[2];
+	uint32_t index;
+	uint64_t at;
+
+	(void)state;
+	while (control_head(&e.s.ctl).head < RING - 2048) {
+		assert_int_equal(env_write(&e, other, 0, 960, NULL), 0);
+		cell = control_head(&e.s.ctl);
+		env_trim(&e, cell.head, cell.chain);
+	}
+	memcpy(was, e.s.ctl.hot->cell, sizeof(was));
+	index = e.s.ctl.hot->index;
+	assert_int_equal(env_write(&e, f, 0, 4096, &at), 0);
+	assert_int_equal(at, RING);
+	memcpy(e.s.ctl.hot->cell, was, sizeof(was));
+	e.s.ctl.hot->index = index;
+	env_kill(env_fork(dies_in_publish, NULL));
+
+	assert_int_equal(env_write(&e, f, 0, 64, &at), 0);
+	assert_int_equal(at, cell.head);
+	assert_true(f->first <= at);
+}
+
 /* ---- threads ---- */
 
 #define THREADS 8u
@@ -529,6 +566,7 @@ int main(void)
 		CASE(wakes),
 		CASE(no_lost_wake),
 		CASE(owner_died),
+		CASE(first_is_not_behind_a_pad),
 		CASE(all_seen_dense),
 		RACING(changing_underfoot) CASE(hostile_words),
 	};
