@@ -295,7 +295,8 @@ static int torn(uint32_t t, const struct unit *have, const uint64_t *model, uint
 		return 0;
 	for (uint32_t at = p.at; at < p.at + p.units;) {
 		uint32_t end = (at / page + 1) * page, found = 0;
-		uint64_t covered = 0, oldest = UINT64_MAX; /* newest write that n lies over, oldest over n */
+		uint64_t covered = 0,
+			 oldest = UINT64_MAX; /* newest write that n lies over, oldest over n */
 
 		if (end > p.at + p.units)
 			end = p.at + p.units;

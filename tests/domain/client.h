@@ -12,7 +12,7 @@ enum client_op {
 	CLIENT_BIND,	   /* a: entry, b: id */
 	CLIENT_WRITE,	   /* a: offset, b: length, c: byte */
 	CLIENT_SYNC,
-	CLIENT_UNLINK, /* path */
+	CLIENT_UNLINK,	    /* path */
 	CLIENT_UNLINK_DIES, /* is killed between the UNLINK record and the call: no reply */
 	CLIENT_CUT_CONTROL,
 	CLIENT_CUT_LANE,
