@@ -24,7 +24,7 @@ help:
 	@echo 'make staleness      every row of the judging table times every foreign change: 4 minutes'
 	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
 	@echo 'make faults         disks that fail, run full, go away, hang, are slow, under ext4 and xfs; 20 minutes'
-	@echo 'make killed         killed at every system call, run again: 15 minutes'
+	@echo 'make killed         killed at every system call, run again: some 20,000 points, hours'
 	@echo 'make pool-faults    every field of the pool damaged, every page, the folder as a whole; 30 minutes'
 	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ taken away, one at a time: 15 minutes'
 	@echo 'make mutants        do the tests notice each broken rule?'

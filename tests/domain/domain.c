@@ -236,6 +236,35 @@ static void successor_finds_all_durable(void **state)
 	assert_int_equal(next.state, FILE_LANE);
 }
 
+/* Cut between the last entry and the verdict, recovery's end leaves the word of --apply: not for the next life. */
+static void a_verdict_that_outlived(void **state)
+{
+	struct env *e = *state;
+	struct answer r = env_join(e, &e->a, 0, "d");
+	struct pool_error error = { "" };
+	struct pool_domain d;
+	int index;
+
+	client_end(&e->a, 0);
+	assert_all_gone(e, r.lane);
+	env_daemon_stop(e);
+	assert_int_equal(
+		pool_open(&e->pool, e->config.pool, e->config.state_dir, true, false, &error), 0);
+	index = catalog_domain_find(e->pool, (uint32_t)geteuid(), "d");
+	assert_true(index >= 0);
+	assert_int_equal(catalog_domain_get(e->pool, (uint32_t)index, &d), 0);
+	d.verdict = VERDICT_REPLAY;
+	d.flags = POOL_DOMAIN_APPLIED;
+	assert_true(catalog_domain_put(e->pool, (uint32_t)index, &d) >= 0);
+	e->pool = pool_close(e->pool);
+
+	env_daemon_start(e);
+	assert_true(env_state_is(e, "d", "ok"));
+	assert_int_equal(catalog_domain_get(e->pool, (uint32_t)index, &d), 0);
+	assert_int_equal(d.verdict, VERDICT_NONE);
+	assert_int_equal(d.flags, 0);
+}
+
 static void one_of_two_sessions_ends(void **state)
 {
 	struct env *e = *state;
@@ -1101,6 +1130,7 @@ int main(void)
 		TEST(a_size_without_room),
 		TEST(killed_client_is_noticed),
 		TEST(successor_finds_all_durable),
+		TEST(a_verdict_that_outlived),
 		TEST(one_of_two_sessions_ends),
 		TEST(goes_on_after_a_restart),
 		TEST(heals_what_a_new_description_cannot_know),
