@@ -26,7 +26,7 @@ def say(text):
 def speed(box, builddir, rounds, seconds):
     """Commits with and without, in turn; prints a table."""
     say("a private MariaDB on %s: redo log and binlog synced at each commit" % box.path)
-    b = dbbench.Bench(box, builddir)
+    b = dbbench.Bench(box, builddir, mariadb)
     b.prepare()
     modes, clients = ["disk", "pmemlogd"], [1, 8]
     all_rounds = []

@@ -8,26 +8,22 @@ import subprocess
 import tempfile
 import time
 
-import mariadb
 import preloads
 import stats
 import sysbench
 from product import Pmemlogd
 from sandbox import cpu_seconds
 
-DOMAIN = "mariadb"
 MODES = ["disk", "nosync", "eatmydata", "tmpfs", "pmemlogd"]
 FREE = ("nosync", "eatmydata")  # no durability, log files on the same file system
-
-ARGS = ["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=128M",
-        "--innodb-log-buffer-size=16M", "--max-connections=50"]
 
 
 class Bench:
     """prepare() once, then run() as often as wanted."""
 
-    def __init__(self, box, builddir, lane_size="256MiB"):
+    def __init__(self, box, builddir, engine, lane_size="256MiB"):
         self.box = box
+        self.engine = engine
         self.builddir = builddir
         self.lane_size = lane_size
         self.product = None
@@ -35,36 +31,36 @@ class Bench:
         self.template = None
 
     def prepare(self):
-        path = self.box.folder("template", mode=0o700, owner=mariadb.USER)
-        mariadb.install(path)
-        s = mariadb.Server(self.box, path, name="prepare", args=ARGS).start()
+        e = self.engine
+        path = self.box.folder("template", mode=0o700, owner=e.USER)
+        e.install(path)
+        s = e.Server(self.box, path, name="prepare", args=e.BENCH).start()
         sysbench.prepare(s)
-        s.query("RESET MASTER")
+        s.query(e.RESET_LOGS)
         s.stop()
         self.template = path
 
     def _server(self, mode, data, memory):
-        env, args = {}, list(ARGS)
+        env, args = {}, list(self.engine.BENCH)
         if mode == "nosync":
-            env = preloads.nosync_env(self.box, mariadb)
+            env = preloads.nosync_env(self.box, self.engine)
         elif mode == "eatmydata":
             env = preloads.eatmydata_env()
         elif mode == "tmpfs":
             # in /dev/shm itself: MariaDB maps its redo log there, as it does on DAX
             for name in os.listdir(data):
-                if name.startswith(("ib_logfile", "mysql-bin")):
+                if name.startswith(self.engine.LOG_NAMES):
                     shutil.move(os.path.join(data, name), memory)
-            subprocess.run(["chown", "-R", mariadb.USER + ":", memory], check=True)
-            args += ["--innodb-log-group-home-dir=" + memory,
-                     "--log-bin=" + os.path.join(memory, "mysql-bin")]
+            subprocess.run(["chown", "-R", self.engine.USER + ":", memory], check=True)
+            args += self.engine.logs_in(memory)
         elif mode == "pmemlogd":
             if not self.product:
-                self.product = Pmemlogd(self.box, self.builddir, DOMAIN, lane_size=self.lane_size,
-                                        memory="1g")
+                self.product = Pmemlogd(self.box, self.builddir, self.engine.NAME, memory="1g",
+                                        lane_size=self.lane_size, user=self.engine.USER, rules=self.engine.RULES)
             self.product.create()
             self.product.start()
             env = self.product.env()
-        return mariadb.Server(self.box, data, name="bench", env=env, args=args)
+        return self.engine.Server(self.box, data, name="bench", env=env, args=args)
 
     def run(self, mode, clients, seconds, warmup=1.0):
         """One run; a dict of what was measured."""
@@ -73,7 +69,7 @@ class Bench:
         memory = tempfile.mkdtemp(prefix="pmemlogd-bench.", dir="/dev/shm")
         server = None
         try:
-            mariadb.copy(self.template, data)
+            self.engine.copy(self.template, data)
             server = self._server(mode, data, memory)
             os.sync()  # or the copy's pages are written out in the middle of the run
             server.start()
@@ -103,7 +99,7 @@ class Bench:
 
     def _must_be_accelerated(self, server):
         from product import accelerated
-        missing = accelerated(self.product.status(), DOMAIN, mariadb.LOGS)
+        missing = accelerated(self.product.status(), self.engine.NAME, self.engine.LOGS)
         if missing:
             raise RuntimeError("not accelerated: " + missing)
 
@@ -129,7 +125,7 @@ def ratios(rounds, mode, clients, against, key="commits_per_s"):
     return out
 
 
-def summarise(rounds, modes, clients):
+def summarise(rounds, modes, clients, engine="mariadb"):
     """The list that bench/db --json gives: a dict for each (mode, clients), medians over rounds."""
     out = []
     for n in clients:
@@ -137,7 +133,7 @@ def summarise(rounds, modes, clients):
             runs = [r[(mode, n)] for r in rounds if (mode, n) in r]
             if not runs:
                 continue
-            row = {"engine": "mariadb", "mode": mode, "clients": n, "rounds": len(runs)}
+            row = {"engine": engine, "mode": mode, "clients": n, "rounds": len(runs)}
             for key in ("commits_per_s", "p50_us", "p99_us", "p999_us", "cpu_us_per_commit",
                         "daemon_cpu_percent", "daemon_rss_kib"):
                 if key in runs[0]:

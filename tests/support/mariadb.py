@@ -45,6 +45,16 @@ SETTINGS = [
     "--max-allowed-packet=16M", "--performance-schema=0",
 ]
 
+# For bench/db: the size of a small real one; what its logs are called, and how they are put elsewhere.
+BENCH = ["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=128M", "--innodb-log-buffer-size=16M",
+         "--max-connections=50"]
+LOG_NAMES = ("ib_logfile", "mysql-bin")
+RESET_LOGS = "RESET MASTER"
+
+
+def logs_in(folder):
+    return ["--innodb-log-group-home-dir=" + folder, "--log-bin=" + os.path.join(folder, "mysql-bin")]
+
 
 class StartFailed(RuntimeError):
     pass
@@ -193,7 +203,7 @@ def prepare(box, name, sql=(), args=()):
     for q in sql:
         s.query(q)
     # Only what the test itself commits shall be in the binlogs.
-    s.query("RESET MASTER")
+    s.query(RESET_LOGS)
     s.stop()
     return path
 

@@ -36,6 +36,16 @@ SETTINGS = [
     "--max-allowed-packet=16M", "--performance-schema=0",
 ]
 
+# For bench/db.
+BENCH = ["--innodb-buffer-pool-size=128M", "--innodb-redo-log-capacity=128M", "--innodb-log-buffer-size=16M",
+         "--max-connections=50"]
+LOG_NAMES = ("#innodb_redo", "binlog.")
+RESET_LOGS = "RESET BINARY LOGS AND GTIDS"
+
+
+def logs_in(folder):
+    return ["--innodb-log-group-home-dir=" + folder, "--log-bin=" + os.path.join(folder, "binlog")]
+
 
 @functools.cache
 def folder():
@@ -85,7 +95,7 @@ def prepare(box, name, sql=(), args=()):
     for q in sql:
         s.query(q)
     # Only what the test itself commits shall be in the binlogs.
-    s.query("RESET BINARY LOGS AND GTIDS")
+    s.query(RESET_LOGS)
     s.stop()
     return path
 

@@ -30,6 +30,7 @@ def _second(m, *args):
     if not os.path.exists(data):
         mysql.copy(c.template, data)
         os.unlink(os.path.join(data, "auto.cnf"))  # or both had one UUID
+        c.image.sync()  # a copy that is lost in the power cut would be nobody's fault
     env = dict(c.env(), PMEMLOGD_DOMAIN=SECOND)
     s = mysql.Server(m.box, data, name=SECOND, env=env,
                      args=ARGS + ["--server-id=2", "--port=%d" % _free_port(), *args])
