@@ -93,7 +93,7 @@ class Run:
         self.fault = FAULTS[name]
         self.notes = {"commits": 0, "lost": 0, "status": "ok", "flush": "ok"}
         self.problems = []
-        self.template = mariadb.prepare(box, "template", load.TABLES)
+        self.template = mariadb.prepare(box, "template", mariadb.TABLES)
 
     def life(self, mode="pmemlogd", lane="128MiB", args=()):
         self.now = Life(self.box, self.fs, self.seed, mode, template=self.template, lane=lane, args=args)
@@ -150,7 +150,7 @@ class Run:
         else:
             time.sleep(1)
         self.require(life.alive(), "the server or a client ended: %s; the lane was full %d times",
-                     life.c.server.complaint(), life.c.product.status().domain(powercut.DOMAIN)["full_waits"])
+                     life.c.server.complaint(), life.c.product.status().domain(mariadb.NAME)["full_waits"])
         self.require(life.acks() > before, "no commit while the disk fails")
         if self.name != "eio-forever":
             life.disk.good()
