@@ -2,6 +2,7 @@
 #pragma once
 /* How a call on a rule file is made: the frame around every family. */
 
+#include <pthread.h>
 #include <sys/uio.h>
 
 #include "client/preload/desc.h"
@@ -33,6 +34,12 @@ long call_check_file(const struct call *c);
 
 /* RWF_ flags for the sync that the program asked for by open flags. */
 int call_sync_flags(int asked);
+
+/* As libc's calls are one: a cancelled thread ends here, before anything of ours is held. Inside there is none. */
+static inline void call_cancel_point(void)
+{
+	pthread_testcancel();
+}
 
 /* iovec over memory that the callee only reads. */
 static inline struct iovec iovec_of(const void *p, size_t n)

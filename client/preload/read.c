@@ -35,6 +35,7 @@ static ssize_t shim_read(int fd, void *buf, size_t n)
 {
 	if (likely(!desc_peek(fd)))
 		return real.read(fd, buf, n);
+	call_cancel_point();
 	return call_make(fd, op_position,
 			 &(struct read_args){ SYS_read, (long)buf, (long)n, 0, 0 });
 }
@@ -50,6 +51,7 @@ static ssize_t shim_readv(int fd, const struct iovec *iov, int iovcnt)
 {
 	if (likely(!desc_peek(fd)))
 		return real.readv(fd, iov, iovcnt);
+	call_cancel_point();
 	return call_make(fd, op_position,
 			 &(struct read_args){ SYS_readv, (long)iov, iovcnt, 0, 0 });
 }
@@ -65,6 +67,7 @@ static ssize_t shim_preadv2(int fd, const struct iovec *iov, int iovcnt, off_t o
 			sys_call6(SYS_preadv2, fd, (long)iov, iovcnt, offset, 0, flags));
 	}
 	/* At the position. */
+	call_cancel_point();
 	return call_make(fd, op_position, &a);
 }
 

@@ -31,6 +31,7 @@ static int shim_fsync(int fd)
 {
 	if (likely(!desc_peek(fd)))
 		return real.fsync(fd);
+	call_cancel_point();
 	return (int)call_make(fd, op_fsync, NULL);
 }
 
@@ -38,6 +39,7 @@ static int shim_fdatasync(int fd)
 {
 	if (likely(!desc_peek(fd)))
 		return real.fdatasync(fd);
+	call_cancel_point();
 	return (int)call_make(fd, op_fdatasync, NULL);
 }
 

@@ -60,6 +60,7 @@ static __attribute__((noinline)) ssize_t write_known(int fd, const struct iovec 
 {
 	struct write_args a = { iov, iovcnt, rwf_flags, offset };
 
+	call_cancel_point();
 	return call_make(fd, op_write, &a);
 }
 

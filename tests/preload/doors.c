@@ -232,6 +232,9 @@ static __attribute__((format(printf, 2, 3))) int say_with(int fd, const char *fo
 	return r;
 }
 
+/* What dprintf becomes with _FORTIFY_SOURCE. */
+extern int __dprintf_chk(int fd, int chk, const char *format, ...);
+
 static void printed(void)
 {
 	int fd = must_open("log.1", O_RDWR);
@@ -240,6 +243,7 @@ static void printed(void)
 	SAY(say_with(fd, "%s %d\n", "two", 2));
 	SAY(dprintf(fd, "%s", ""));
 	SAY(lseek(fd, 0, SEEK_CUR));
+	SAY(__dprintf_chk(fd, 1, "%s %d\n", "three", 3));
 	SAY(dprintf(742, "x"));
 }
 

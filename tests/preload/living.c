@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* living FOLDER CASE: what a process does to a library that lives in it. Prints as `same` does. */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "tests/preload/early.h"
+#include "tests/preload/say.h"
+
+#define OPENS	100000
+#define CANCELS 150
+#define LIMIT	40
+
+static int log_file(int number)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "log.%d", number);
+	return open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
+}
+
+static void plain(void)
+{
+	char *p = malloc(100000);
+	int fd = log_file(1);
+
+	MUST(fd >= 0 && p);
+	memset(p, 'p', 100000);
+	for (int i = 0; i < 50; i++)
+		MUST(pwrite(fd, p + i, 1000, i * 1000) == 1000 && fdatasync(fd) == 0);
+	free(p);
+	say_file("log.1");
+}
+
+static void opens(void)
+{
+	long bad = 0;
+
+	for (int i = 0; i < OPENS; i++) {
+		int fd = log_file(i % 8);
+
+		bad += fd < 0 || (i % 100 == 0 && pwrite(fd, "x", 1, i) != 1) || close(fd) != 0;
+	}
+	SAY(bad);
+	plain();
+}
+
+/* No descriptor is left: the error is the kernel's, and what is open goes on. */
+static void limit(void)
+{
+	const struct rlimit low = { LIMIT, LIMIT };
+	static int fds[LIMIT + 1];
+	int n = 0;
+	long bad = 0;
+
+	MUST(setrlimit(RLIMIT_NOFILE, &low) == 0);
+	while (n <= LIMIT && (fds[n] = log_file(n)) >= 0)
+		n++;
+	printf("%s\n", strerrorname_np(errno));
+	MUST(n > 10);
+	for (int i = 0; i < n; i++)
+		bad += pwrite(fds[i], "full", 4, 0) != 4 || fdatasync(fds[i]) != 0;
+	SAY(bad);
+	SAY(rename("log.1", "log.99"));
+	SAY(unlink("log.2"));
+	for (int i = 1; i < n; i++)
+		bad += close(fds[i]) != 0;
+	SAY(bad);
+	SAY(pwrite(fds[0], "still", 5, 4));
+	plain();
+}
+
+static void *write_on(void *arg)
+{
+	int fd = *(int *)arg;
+
+	for (int i = 0;; i++)
+		if (pwrite(fd, "cancelled", 9, i % 64 * 9) != 9 || fdatasync(fd) != 0)
+			exit(3);
+	return NULL;
+}
+
+/* A thread that is cancelled inside a call leaves no lock behind. */
+static void cancelled(void)
+{
+	int fd = log_file(1);
+	long bad = 0;
+
+	for (int i = 0; i < CANCELS; i++) {
+		pthread_t thread;
+		void *how;
+
+		MUST(pthread_create(&thread, NULL, write_on, &fd) == 0);
+		usleep((useconds_t)(i % 10) * 100);
+		bad += pthread_cancel(thread) != 0;
+		MUST(pthread_join(thread, &how) == 0);
+		bad += how != PTHREAD_CANCELED || pwrite(fd, "between", 7, 1000 + i * 7) != 7;
+	}
+	SAY(bad);
+	plain();
+}
+
+static void before_us(void)
+{
+	int fd = log_file(1);
+
+	MUST(early_fd >= 0);
+	SAY(pwrite(fd, "oooooooooo", 10, 5));
+	SAY(pwrite(early_fd, "early", 5, 8));
+	SAY(fdatasync(early_fd));
+	say_file("log.1");
+}
+
+/* A filter that knows nothing of our socket. */
+static void no_socket(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
+	plain();
+}
+
+static const struct say_case cases[] = {
+	{ "plain", plain },
+	{ "opens", opens },
+	{ "limit", limit },
+	{ "cancelled", cancelled },
+	{ "before-us", before_us },
+	{ "no-socket", no_socket },
+	{ 0 },
+};
+
+void say_file(const char *path)
+{
+	static char buffer[2048];
+	unsigned sum = 0;
+	long size = 0;
+	ssize_t n;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	MUST(fd >= 0);
+	while ((n = pread(fd, buffer, sizeof(buffer), size)) > 0) {
+		for (ssize_t i = 0; i < n; i++)
+			sum = sum * 31 + (unsigned char)buffer[i];
+		size += n;
+	}
+	close(fd);
+	printf("%s: %ld bytes, sum %08x\n", path, size, sum);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3 || chdir(argv[1]) < 0)
+		return 64;
+	for (const struct say_case *c = cases; c->name; c++) {
+		if (strcmp(c->name, argv[2]) == 0) {
+			c->run();
+			return 0;
+		}
+	}
+	return 64;
+}
