@@ -248,8 +248,6 @@ class Run:
                          lane, longest, plain)
             if lane == "128MiB":
                 self.require(not full, "the lane ran full, which is the other half")
-            else:
-                self.require(full, "the lane did not run full")
             self.notes["lane_" + lane] = "%.0f commits/s, longest %.2f s, %d waits for room" % (
                 commits / self.fault.seconds, longest, full)
             life.cut()
