@@ -76,7 +76,8 @@ killed: all
 test-long: all
 	@for fs in ext4 xfs; do for engine in mysql mysql80; do \
 		tests/db/powercut $$engine --fs $$fs --cycles 20 || bad=1; done; done; \
-	tests/db/mysql-modes || bad=1; tests/db/powercut mysql --fs losefs --cycles 20 || bad=1; exit $${bad:-0}
+	tests/db/mysql-modes || bad=1; tests/db/stall mysql || bad=1; tests/db/controls mysql || bad=1; \
+	tests/db/powercut mysql --fs losefs --cycles 20 || bad=1; exit $${bad:-0}
 
 campaign: all
 	@tests/campaign --hours $(or $(HOURS),1)

@@ -76,11 +76,11 @@ class Server(mariadb.Server):
                  "--socket=" + self.socket, "--pid-file=%s.pid" % self.socket]
                 + SETTINGS + self.STYLE + self.args)
 
-    def start(self, timeout=300, wait=True):
+    def start(self, timeout=120, wait=True):
         """A busy machine takes its time over the many small steps of InnoDB's recovery."""
         return super().start(timeout, wait)
 
-    def wait_ready(self, timeout=300):
+    def wait_ready(self, timeout=120):
         super().wait_ready(timeout)
 
     def identity(self):
