@@ -2,6 +2,7 @@
 /*
  * RULE F: calls that no record can stand for. Everything older is made durable in the file and fenced
  * off before the call, so that recovery never replays an old record over what the call did.
+ * Against heal, destaging and failing disks: tests/models/fence.pml.
  */
 
 #include <errno.h>
@@ -42,8 +43,10 @@ static int heal_and_sync(struct session *s, const struct caller *who, struct fil
 		/* The bytes of `keep` lie nowhere else, so the pages must stay; and where a write-back has
 		 * failed they may have gone into blocks that read as zeros after a cut. The file could
 		 * not tell either: the caller hears of the error, and the next one heals it all. */
-		if (rc == 0 && keep && degraded && pages_unwritten(r->fd))
+		if (rc == 0 && keep && pages_unwritten(r->fd)) {
+			atomic_add_seq(&f->degraded, 1);
 			return -EIO;
+		}
 		if (rc == 0 && !keep && !dropped && pages_unwritten(r->fd)) {
 			rc = pages_drop(s, r->fd);
 			if (rc < 0)
@@ -52,6 +55,7 @@ static int heal_and_sync(struct session *s, const struct caller *who, struct fil
 			i--; /* the same again, from pages that are mapped anew */
 			continue;
 		}
+		dropped = false; /* a sync that fails may leave them as they were before */
 		if (rc == 0) {
 			/* Moved since: somebody's sync failed after our heal began; it counts. */
 			if (degraded)
@@ -86,6 +90,15 @@ int file_fence(struct session *s, const struct caller *who, struct file_ref *r, 
 	return append_fence(s, who, r, below);
 }
 
+/* Where nothing is live. The call may be made again: its bytes must not land in pages that a failed sync
+ * has left behind, and that no sync brings to the disk. */
+static int sync_alone(struct session *s, struct file_ref *r)
+{
+	int rc = file_real_sync(s, r, false);
+
+	return rc == 0 && pages_unwritten(r->fd) ? pages_drop(s, r->fd) : rc;
+}
+
 int file_put_right(struct session *s, const struct caller *who, struct file_ref *r)
 {
 	const struct file_range cut = { atomic_load_relaxed(&r->f->write_offset),
@@ -107,7 +120,7 @@ int file_put_right(struct session *s, const struct caller *who, struct file_ref 
 	    !add_overflow(cut.offset, cut.length, &end))
 		keep = &cut;
 	/* Even with nothing live: the call in the middle may have been made and not been synced. */
-	rc = file_live(s, r->f) ? file_fence(s, who, r, !keep, keep) : file_real_sync(s, r, false);
+	rc = file_live(s, r->f) ? file_fence(s, who, r, !keep, keep) : sync_alone(s, r);
 	if (rc == 0) {
 		atomic_store_relaxed(&r->f->write_length, 0);
 		atomic_store_release(&r->f->op, 0);
@@ -124,6 +137,9 @@ long file_fenced_locked(struct session *s, const struct caller *who, struct file
 	int rc;
 
 	rc = file_look(s, r, &st);
+	/* A write that failed may have left its pages behind, and no op. */
+	if (rc == 0 && atomic_load_seq(&f->degraded) && !file_live(s, f))
+		rc = sync_alone(s, r);
 	if (rc < 0)
 		return rc;
 

@@ -40,6 +40,11 @@ int file_lock(struct session *s, const struct caller *who, struct file_ref *r)
 		return -ESTALE;
 	}
 
+	/* Not at the open, where another's write may be under way: lost by a write-back that failed
+	 * before the open, and recorded after it, so that no sync of this description tells. */
+	if (r->open_head == OPEN_HEAD_UNKNOWN)
+		r->open_head = control_head(&s->ctl).head;
+
 	if (rc == LOCK_OWNER_DIED) {
 		/* Dead between a write and its record: what it wrote may have been read already, and
 		 * who has read it and syncs may build on it. Put right like an interrupted RULE F. */

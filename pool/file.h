@@ -7,12 +7,14 @@
 
 #include "pool/session.h"
 
+#define OPEN_HEAD_UNKNOWN UINT64_C(0) /* just opened: the first lock notes it */
+
 /* One open file description of a registered file, as its process knows it. */
 struct file_ref {
 	struct ctl_file *f;
 	uint64_t id; /* the entry must still carry it: else -ESTALE, open anew */
 	int fd;
-	uint64_t open_head; /* head when the description was opened, or since its last sync error */
+	uint64_t open_head; /* head at its first lock, or since its last sync error */
 	int asked_flags;    /* O_DSYNC, O_SYNC, O_DIRECT, O_APPEND as the program asked */
 };
 

@@ -2,7 +2,7 @@
 /*
  * Heal: the page cache may have lost what a failed sync left in it, the lane has not. Two passes over
  * the lane: list the file's live records, then write them newest first, each byte once, so that no
- * reader ever sees a byte older than what was there.
+ * reader ever sees a byte older than what was there. When, and what else it takes: tests/models/fence.pml.
  */
 
 #include "pool/heal.h"

@@ -130,7 +130,7 @@ int named_open(struct named *n)
 		.id = n->id,
 		.fd = (int)fd,
 		/* Just opened, or not ours to answer for: proves nothing that is in the lane. */
-		.open_head = control_head(&s->ctl).head,
+		.open_head = OPEN_HEAD_UNKNOWN,
 	};
 	return 0;
 }

@@ -30,8 +30,8 @@ static bool adopt(struct desc *d, uint32_t session, int fd)
 	d->entry = (uint32_t)entry;
 	/* Acquire: pairs with the daemon's store of id, the last of a registration. */
 	d->id = atomic_load_acquire(&s->ctl.files[entry].id);
-	/* Later than the open: an fsync of this description proves newer records only. */
-	atomic_store_relaxed(&d->open_head, control_head(&s->ctl).head);
+	/* An fsync of this description proves newer records only: noted at its first lock. */
+	atomic_store_relaxed(&d->open_head, OPEN_HEAD_UNKNOWN);
 	if (d->id == 0)
 		return false;
 	/* Seq_cst, like all that says "kind": pairs with run_token. */

@@ -22,6 +22,7 @@ PAUSE_US = 2000
 GROWN_TRIES = 6
 APPENDS_MOST = 20000
 NOT_THE_LOGS = "the write that failed was of another block"
+BIG = 300  # blocks: above bypass_size
 
 
 def is_log(path):
@@ -477,8 +478,9 @@ def grown(t, fault):
     """The write-back of blocks that are new in the file fails, once. ext4 keeps them as unwritten, and the
     same pages written again and synced are zeros after the next boot: whoever heals has to get round
     that. Who heals: the daemon; a program's own truncate; the replay within the same boot. And who cannot,
-    since somebody appends beside him and the pages are all there is of it, must not fence."""
-    for who in ("daemon", "program", "replay", "appender"):
+    since somebody appends beside him and the pages are all there is of it, must not fence. Without a
+    record to heal from: a write above bypass_size fails, and is made again."""
+    for who in ("daemon", "program", "replay", "appender", "again"):
         for left in range(GROWN_TRIES - 1, -1, -1):
             try:
                 grown_by(t, fault, who)
@@ -529,7 +531,16 @@ def grown_by(t, fault, who):
     t.disk.watch_new()  # any sync of the machine may write the journal first
     a.many(fd, 92, BLOCK, 8)
     blocks = 100
-    if who == "daemon":
+    if who == "again":
+        c.must_flush()  # no FENCE on the way
+        t.disk.watch_new()
+        big = b"".join(_block(i) for i in range(blocks, blocks + BIG))
+        t.disk.order(write_fail=1, where=INSIDE)
+        e = errno_of(a.pwrite, fd, big, blocks * BLOCK)
+        require(e == errno.EIO, "the write that fails says %s", e)
+        require(a.pwrite(fd, big, blocks * BLOCK) == len(big), "the write made again is short")
+        blocks += BIG
+    elif who == "daemon":
         t.disk.order(write_fail=1, where=INSIDE)
         w = t.watch(fault)
         t.notes["healed"] = w.healed()
