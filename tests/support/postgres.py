@@ -28,6 +28,7 @@ TABLES = [
     "ALTER TABLE d.t ALTER COLUMN v SET STORAGE EXTERNAL",
     "CREATE TABLE d.progress (client INT PRIMARY KEY, seq INT)",
 ]
+READS_FIRST = True
 SET_PROGRESS = ("INSERT INTO progress VALUES (%d,%d)"
                 " ON CONFLICT (client) DO UPDATE SET seq=EXCLUDED.seq")
 ERRORS = (pgwire.Error, OSError)
