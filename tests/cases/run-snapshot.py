@@ -178,7 +178,8 @@ def pool_thrown_away(c):
     for lane in c.product.lanes():
         with open(lane, "r+b") as f:
             f.write(bytes(os.fstat(f.fileno()).st_size))
-    run([c.product.ctl, "-c", c.product.config, "pool", "create", "--force", "--emulate"])
+    run([c.product.ctl, "-c", c.product.config, "pool", "create", "--force", "--emulate",
+         "--yes=" + c.product.pool])
     c.product.start()
     status, words = c.product.gate()
     require(status == 0, "gate: exit %d: %s", status, words)
