@@ -14,10 +14,9 @@
 
 bool pages_unwritten(int fd)
 {
-	struct {
-		struct fiemap map;
-		struct fiemap_extent extent[EXTENTS];
-	} ask;
+	/* the header ends in an array without a length */
+	uint64_t room[(sizeof(struct fiemap) + EXTENTS * sizeof(struct fiemap_extent)) / 8];
+	struct fiemap *ask = (struct fiemap *)room;
 	struct stat st;
 	uint64_t at = 0;
 
@@ -26,17 +25,17 @@ bool pages_unwritten(int fd)
 	while (at < (uint64_t)st.st_size) {
 		const struct fiemap_extent *last;
 
-		memset(&ask.map, 0, sizeof(ask.map));
-		ask.map.fm_start = at;
-		ask.map.fm_length = (uint64_t)st.st_size - at;
-		ask.map.fm_extent_count = EXTENTS;
-		if (sys_call3(SYS_ioctl, fd, FS_IOC_FIEMAP, &ask) < 0 ||
-		    ask.map.fm_mapped_extents == 0 || ask.map.fm_mapped_extents > EXTENTS)
+		memset(ask, 0, sizeof(*ask));
+		ask->fm_start = at;
+		ask->fm_length = (uint64_t)st.st_size - at;
+		ask->fm_extent_count = EXTENTS;
+		if (sys_call3(SYS_ioctl, fd, FS_IOC_FIEMAP, ask) < 0 ||
+		    ask->fm_mapped_extents == 0 || ask->fm_mapped_extents > EXTENTS)
 			return false;
-		for (uint32_t i = 0; i < ask.map.fm_mapped_extents; i++)
-			if (ask.extent[i].fe_flags & FIEMAP_EXTENT_UNWRITTEN)
+		for (uint32_t i = 0; i < ask->fm_mapped_extents; i++)
+			if (ask->fm_extents[i].fe_flags & FIEMAP_EXTENT_UNWRITTEN)
 				return true;
-		last = &ask.extent[ask.map.fm_mapped_extents - 1];
+		last = &ask->fm_extents[ask->fm_mapped_extents - 1];
 		if (last->fe_flags & FIEMAP_EXTENT_LAST || last->fe_length == 0)
 			return false;
 		at = last->fe_logical + last->fe_length;

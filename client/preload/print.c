@@ -27,7 +27,8 @@ static int put(int fd, const char *text, int n)
 }
 
 /* chk: the check that the program was built with (%n in writable memory), 0 for none. */
-static int print(int fd, int chk, const char *format, va_list ap)
+__attribute__((format(printf, 3, 0))) static int print(int fd, int chk, const char *format,
+						       va_list ap)
 {
 	char *text = NULL;
 	int n = chk ? __vasprintf_chk(&text, chk, format, ap) : vasprintf(&text, format, ap);
@@ -39,19 +40,21 @@ static int print(int fd, int chk, const char *format, va_list ap)
 	return n;
 }
 
-static int shim_vdprintf(int fd, const char *format, va_list ap)
+__attribute__((format(printf, 2, 0))) static int shim_vdprintf(int fd, const char *format,
+							       va_list ap)
 {
 	if (likely(!desc_peek(fd)) && likely(real.vdprintf != NULL))
 		return real.vdprintf(fd, format, ap);
 	return print(fd, 0, format, ap);
 }
 
-static int shim_vdprintf_chk(int fd, int chk, const char *format, va_list ap)
+__attribute__((format(printf, 3, 0))) static int shim_vdprintf_chk(int fd, int chk,
+								   const char *format, va_list ap)
 {
 	return print(fd, chk, format, ap);
 }
 
-static int shim_dprintf(int fd, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int shim_dprintf(int fd, const char *format, ...)
 {
 	va_list ap;
 	int r;
@@ -62,7 +65,8 @@ static int shim_dprintf(int fd, const char *format, ...)
 	return r;
 }
 
-static int shim_dprintf_chk(int fd, int chk, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int shim_dprintf_chk(int fd, int chk,
+								  const char *format, ...)
 {
 	va_list ap;
 	int r;
