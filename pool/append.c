@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Model of room and wakes: tests/models/space.pml. */
 #include "pool/append.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Model of reservation, waits and wakes: tests/models/space.pml. */
 #include "pool/space.h"
 
 #include <errno.h>
