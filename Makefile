@@ -28,7 +28,7 @@ help:
 	@echo 'make pool-faults    every field of the pool damaged, every page, the folder as a whole; 30 minutes'
 	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ taken away, one at a time: 15 minutes'
 	@echo 'make mutants        do the tests notice each broken rule?'
-	@echo 'make models         the shared rules as Promela models, checked exhaustively; a minute; DEEP=1: ten'
+	@echo 'make models         the shared rules as Promela models, checked exhaustively; two minutes; DEEP=1: ten'
 	@echo 'make test-long      MySQL through more power cuts and through its modes: 20 minutes on a quiet machine'
 	@echo 'make campaign       power cuts by the thousand, HOURS=h (1); reports in tests/reports/'
 	@echo 'make bench-check    goal, measured, verdict'

@@ -12,7 +12,9 @@
  * looks whenever there is some.
  * Left out: payloads, the medium, the files' locks, TOUCH, failed calls, a destager whose syncs fail, store
  * buffers (each store that is followed by a look is seq_cst, or has lane_unlock's exchange behind it), a
- * process that comes after the death (its recount is slots.pml's strike_note).
+ * process that comes after the death (its recount is slots.pml's strike_note), UNLINKs again and again by
+ * both. Then a FENCE can be refused until the next step: such a record, and a FENCE, whose file was trimmed
+ * since the look at it takes a line that find_place means for another's FENCE.
  *
  * Properties: a reserved append, and each file's UNLINK and FENCE, find their room, the FENCE also after
  * UNLINKs again and again (an append may then be one for settle_by_fence, as after the one UNLINK of a file
