@@ -6,8 +6,8 @@
  *
  * Modelled: two writers, each with a file of its own, in units of 64 bytes. A write reserves, is made, and is
  * appended, with a PAD where it would wrap; UNLINKs of names that stay may follow, and a FENCE. A worker that
- * destages and, in check `wake`, sleeps on `asleep`. Once, at any step, a writer or (`wake`) the daemon dies;
- * inside the lane's lock only in `deaths`. Time passes only when nobody can move: a time-out that is needed is
+ * destages and, with SLEEPS, sleeps on `asleep`. In `dies` and `deaths` a writer or (`dies`) the daemon dies once,
+ * at any step; inside the lane's lock only in `deaths`. Time passes only when nobody can move: a time-out that is needed is
  * seen, and who may need it is stated there. Without SLEEPS a step comes at any time, and who waits for room
  * looks whenever there is some.
  * Left out: payloads, the medium, the files' locks, TOUCH, failed calls, a destager whose syncs fail, store
