@@ -29,7 +29,7 @@ help:
 	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ taken away, one at a time: 15 minutes'
 	@echo 'make mutants        do the tests notice each broken rule?'
 	@echo 'make models         the shared rules as Promela models, checked exhaustively; two minutes; DEEP=1: ten'
-	@echo 'make test-long      MySQL through more power cuts and through its modes: 20 minutes on a quiet machine'
+	@echo 'make test-long      MySQL and PostgreSQL through more power cuts and through their modes: half an hour'
 	@echo 'make campaign       power cuts by the thousand, HOURS=h (1); reports in tests/reports/'
 	@echo 'make bench-check    goal, measured, verdict'
 	@echo 'make lint           format, manual pages, units, symbols'
@@ -74,10 +74,10 @@ killed: all
 	@tests/kill/run --share 1 --schedules 500 --jobs $(JOBS) --fs ext4,xfs
 
 test-long: all
-	@for fs in ext4 xfs; do for engine in mysql mysql80; do \
+	@for fs in ext4 xfs losefs; do for engine in mysql mysql80 postgres; do \
 		tests/db/powercut $$engine --fs $$fs --cycles 20 || bad=1; done; done; \
 	tests/db/mysql-modes || bad=1; tests/db/stall mysql || bad=1; tests/db/controls mysql || bad=1; \
-	tests/db/powercut mysql --fs losefs --cycles 20 || bad=1; exit $${bad:-0}
+	tests/db/postgres-modes || bad=1; exit $${bad:-0}
 
 campaign: all
 	@tests/campaign --hours $(or $(HOURS),1)
