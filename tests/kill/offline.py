@@ -275,7 +275,7 @@ JOBS = [
     Start("start-power", state_power, []),
     Start("start-killed", state_killed, []),
     StartQuarantine("start-foreign", state_foreign, [], status=1),
-    CreateForce("create-force", state_old_pool, ["pool", "create", "--emulate", "--force"]),
+    CreateForce("create-force", state_old_pool, ["pool", "create", "--emulate", "--force", "YES-POOL"]),
 ]
 
 
@@ -313,8 +313,9 @@ def job_run(m, job, share, tell):
     r = random.Random("%d/%s" % (m.seed, job.name))
     m.begin(start=job.start)
     want = job.state(m)
-    job.words = [m.path("log.6") if w == "LOG6" else w for w in job.words]
-    job.again = [m.path("log.6") if w == "LOG6" else w for w in job.again]
+    names = {"LOG6": m.path("log.6"), "YES-POOL": "--yes=" + m.product.pool}
+    job.words = [names.get(w, w) for w in job.words]
+    job.again = [names.get(w, w) for w in job.again]
     if job.state is state_no_pool:
         for folder in (m.product.pool, m.product.state):
             for name in os.listdir(folder):
