@@ -169,10 +169,15 @@ class FullLate(Full):
     name, at = "no space, late", (0, 64 * BLOCK)
     folder = "-" + "d" * 200
 
+    @staticmethod
+    def replayed(w, c):
+        """Is its replay begun at all? Nothing tells of the change, where there was one."""
+        return c.change.name == "none" or w.fs in c.change.timeless
+
     def start(self, w):
         super().start(w)
         for c in w.cells:
-            if c.change.name == "none":
+            if self.replayed(w, c):
                 c.facts = [dict(f, mount="full, late") for f in c.facts]
         w.note()
 
@@ -180,7 +185,7 @@ class FullLate(Full):
         facts = [c.facts for c in w.cells]
         super().lift(w)
         for c, f in zip(w.cells, facts):
-            if c.change.name == "none":
+            if self.replayed(w, c):
                 c.facts = f
 
 
