@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What the tests of the preload library share: a daemon of their own, and programs under it."""
+import fcntl
 import os
 import subprocess
 import sys
@@ -120,3 +121,50 @@ class Check:
             self.failed += 1
             print("FAILED: " + text % args if args else "FAILED: " + text, flush=True)
         return good
+
+
+def token_of(preload, path):
+    st = os.stat(path)
+    return os.path.join(preload.rundir, "bypass",
+                        "%d:%d-%d" % (os.major(st.st_dev), os.minor(st.st_dev), st.st_ino))
+
+
+def token_held(preload, path):
+    try:
+        fd = os.open(token_of(preload, path), os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def in_lane(preload, path):
+    f = preload.file(path)
+    return f is not None and f["state"] == "lane"
+
+
+def keep_writing_until(preload, writer, slot, path, what, seconds=10):
+    """A file comes back at a write, so there have to be some."""
+    def tried():
+        writer.must("pwrite", slot, 100, 0)
+        return in_lane(preload, path)
+    wait_for("%s: %s in the lane" % (what, os.path.basename(path)), tried, seconds)
+
+
+def fresh(preload, start=True):
+    """A new pool in a running daemon (or none yet); returns a new folder for files."""
+    if preload.alive():
+        preload.kill()
+    preload.create()
+    if start:
+        preload.start()
+    fresh.count += 1
+    return preload.box.folder("data", str(fresh.count))
+
+
+fresh.count = 0

@@ -23,7 +23,8 @@ void say_file(const char *path)
 	printf("%s: %ld bytes, sum %016lx\n", path, size, (unsigned long)sum);
 }
 
-static const struct say_case *const lists[] = { calls_cases, names_cases, process_cases };
+static const struct say_case *const lists[] = { calls_cases, past_cases, names_cases,
+						process_cases };
 
 int main(int argc, char **argv)
 {

@@ -56,4 +56,4 @@ struct say_case {
 	const char *name;
 	void (*run)(void);
 };
-extern const struct say_case calls_cases[], names_cases[], process_cases[];
+extern const struct say_case calls_cases[], past_cases[], names_cases[], process_cases[];
