@@ -14,7 +14,8 @@ import sysbench
 from product import Pmemlogd
 from sandbox import cpu_seconds
 
-MODES = ["disk", "nosync", "eatmydata", "tmpfs", "pmemlogd"]
+MODES = ["disk", "nosync", "eatmydata", "tmpfs", "pmemlogd", "whole"]
+OURS = ("pmemlogd", "whole")  # whole: each rewritten block as a whole record, not its changed lines
 FREE = ("nosync", "eatmydata")  # no durability, log files on the same file system
 
 
@@ -33,7 +34,7 @@ class Bench:
     def prepare(self):
         e = self.engine
         path = self.box.folder("template", mode=0o700, owner=e.USER)
-        e.install(path)
+        e.install(path, *e.BENCH_INSTALL)
         s = e.Server(self.box, path, name="prepare", args=e.BENCH).start()
         sysbench.prepare(s)
         s.query(e.RESET_LOGS)
@@ -52,11 +53,12 @@ class Bench:
                 if name.startswith(self.engine.LOG_NAMES):
                     shutil.move(os.path.join(data, name), memory)
             subprocess.run(["chown", "-R", self.engine.USER + ":", memory], check=True)
-            args += self.engine.logs_in(memory)
-        elif mode == "pmemlogd":
+            args += self.engine.logs_in(memory, data)
+        elif mode in OURS:
             if not self.product:
                 self.product = Pmemlogd(self.box, self.builddir, self.engine.NAME, memory="1g",
                                         lane_size=self.lane_size, user=self.engine.USER, rules=self.engine.RULES)
+            self.product.settings["changed_lines"] = mode == "pmemlogd"
             self.product.create()
             self.product.start()
             env = self.product.env()
@@ -73,18 +75,22 @@ class Bench:
             server = self._server(mode, data, memory)
             os.sync()  # or the copy's pages are written out in the middle of the run
             server.start()
-            sysbench.measure(server.socket, clients, warmup, seed=1)
-            pids = [server.pid] + ([self.product.process.pid] if mode == "pmemlogd" else [])
-            cpu = [cpu_seconds(p) for p in pids]
+            sysbench.measure(server, clients, warmup, seed=1)
+            daemon = [self.product.process.pid] if mode in OURS else []
+            logged = self._logged(mode)
+            before = cpu_of(server, daemon)
             begin = time.monotonic()
-            out = sysbench.measure(server.socket, clients, seconds, seed=self.number + 1)
+            out = sysbench.measure(server, clients, seconds, seed=self.number + 1)
             wall = time.monotonic() - begin
-            used = [cpu_seconds(p) - c for p, c in zip(pids, cpu)]
+            used = [now - then for now, then in zip(cpu_of(server, daemon), before)]
             out.update(mode=mode, clients=clients,
                        cpu_us_per_commit=round(sum(used) / out["commits"] * 1e6, 1))
-            if mode == "pmemlogd":
+            if mode in OURS:
                 out["daemon_cpu_percent"] = round(used[1] / wall * 100, 2)
-                out["daemon_rss_kib"] = private_kib(pids[1])
+                out["daemon_rss_kib"] = private_kib(daemon[0])
+                now = self._logged(mode)
+                for name in now:
+                    out[name + "_per_commit"] = round((now[name] - logged[name]) / out["commits"], 1)
                 self._must_be_accelerated(server)
             server.stop()
             server = None
@@ -97,11 +103,24 @@ class Bench:
             shutil.rmtree(memory, ignore_errors=True)
             shutil.rmtree(data, ignore_errors=True)
 
+    def _logged(self, mode):
+        """What went into the lane so far: records and bytes, padding and all."""
+        if mode not in OURS:
+            return None
+        d = self.product.status().domain(self.engine.NAME)
+        return {"lane_records": d["records"], "lane_bytes": d["bytes"]}
+
     def _must_be_accelerated(self, server):
         from product import accelerated
         missing = accelerated(self.product.status(), self.engine.NAME, self.engine.LOGS)
         if missing:
             raise RuntimeError("not accelerated: " + missing)
+
+
+def cpu_of(server, daemon):
+    """User and system time in seconds: of the server's processes together, of the daemon."""
+    time.sleep(0.2)  # backends of clients that have just left are gone and in their parent's account
+    return [sum(cpu_seconds(p) for p in server.pids())] + [cpu_seconds(p) for p in daemon]
 
 
 def private_kib(pid):
@@ -135,7 +154,8 @@ def summarise(rounds, modes, clients, engine="mariadb"):
                 continue
             row = {"engine": engine, "mode": mode, "clients": n, "rounds": len(runs)}
             for key in ("commits_per_s", "p50_us", "p99_us", "p999_us", "cpu_us_per_commit",
-                        "daemon_cpu_percent", "daemon_rss_kib"):
+                        "daemon_cpu_percent", "daemon_rss_kib", "lane_records_per_commit",
+                        "lane_bytes_per_commit"):
                 if key in runs[0]:
                     row[key] = round(statistics.median(r[key] for r in runs), 2)
             for name, against in (("ratio_to_nosync", ("nosync",)), ("ratio_to_free", FREE),

@@ -51,9 +51,10 @@ BENCH = ["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=128M", "--inn
          "--max-connections=50"]
 LOG_NAMES = ("ib_logfile", "mysql-bin")
 RESET_LOGS = "RESET MASTER"
+BENCH_INSTALL = ()
 
 
-def logs_in(folder):
+def logs_in(folder, _):
     return ["--innodb-log-group-home-dir=" + folder, "--log-bin=" + os.path.join(folder, "mysql-bin")]
 
 
@@ -150,6 +151,9 @@ class Server:
     def connect(self, **kw):
         kw.setdefault("autocommit", True)
         return pymysql.connect(unix_socket=self.socket, user="root", **kw)
+
+    def sysbench(self):
+        return ["--db-driver=mysql", "--mysql-socket=" + self.socket, "--mysql-user=root"]
 
     def query(self, sql, db=None):
         """Rows of one statement, on a connection of its own."""

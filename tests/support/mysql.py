@@ -41,9 +41,10 @@ BENCH = ["--innodb-buffer-pool-size=128M", "--innodb-redo-log-capacity=128M", "-
          "--max-connections=50"]
 LOG_NAMES = ("#innodb_redo", "binlog.")
 RESET_LOGS = "RESET BINARY LOGS AND GTIDS"
+BENCH_INSTALL = ()
 
 
-def logs_in(folder):
+def logs_in(folder, _):
     return ["--innodb-log-group-home-dir=" + folder, "--log-bin=" + os.path.join(folder, "binlog")]
 
 

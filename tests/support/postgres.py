@@ -43,6 +43,13 @@ SETTINGS = ["-h", "", "-c", "shared_buffers=32MB", "-c", "fsync=on", "-c", "sync
 BUSY = ["-c", "max_wal_size=6MB", "-c", "min_wal_size=3MB"]
 ROTATE = ["-c", "max_wal_size=2MB", "-c", "min_wal_size=2MB"]
 
+# For bench/db: no checkpoint by size or time within a run.
+BENCH = ["-c", "shared_buffers=128MB", "-c", "max_wal_size=4GB", "-c", "min_wal_size=1GB",
+         "-c", "checkpoint_timeout=1h", "-c", "autovacuum=off", "-c", "max_connections=50"]
+BENCH_INSTALL = ("--wal-segsize=16",)
+LOG_NAMES = ("pg_wal",)
+RESET_LOGS = "CHECKPOINT"
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_CHILD_SUBREAPER = 36
 _CLONE_NEWIPC = 0x08000000
@@ -161,6 +168,10 @@ class Server:
     def connect(self, **kw):
         return pgwire.Connection(self.socket, **kw)
 
+    def sysbench(self):
+        return ["--db-driver=pgsql", "--pgsql-host=" + self.socket, "--pgsql-user=" + USER,
+                "--pgsql-password=", "--pgsql-db=sbtest"]
+
     def query(self, sql):
         """Rows of one statement, on a connection of its own."""
         with self.connect() as c:
@@ -239,6 +250,12 @@ def copy(template, target):
     """A fresh copy of a prepared cluster, owned as it was."""
     run(["cp", "-a", "--reflink=auto", template, target])
     return target
+
+
+def logs_in(folder, data):
+    """pg_wal was moved into the folder; PostgreSQL takes a symbolic link for it."""
+    os.symlink(os.path.join(folder, "pg_wal"), os.path.join(data, "pg_wal"))
+    return []
 
 
 def mark(_):

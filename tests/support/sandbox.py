@@ -211,7 +211,8 @@ class Sandbox:
 
 
 def cpu_seconds(pid):
-    """User and system time of a process with all its threads, from /proc (10 ms steps)."""
+    """User and system time of a process, its threads and the children that it has waited for, from /proc
+    (10 ms steps)."""
     with open("/proc/%d/stat" % pid) as f:
         fields = f.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(int(n) for n in fields[11:15]) / os.sysconf("SC_CLK_TCK")

@@ -13,14 +13,14 @@ _RATE = re.compile(r"transactions:\s+(\d+)\s+\(([\d.]+) per sec")
 _FAULT = re.compile(r"(?:ignored errors|reconnects):\s+(\d+)")
 
 
-def _base(socket):
-    return ["sysbench", "oltp_update_non_index", "--mysql-socket=" + socket, "--mysql-user=root",
+def _base(server):
+    return ["sysbench", "oltp_update_non_index", *server.sysbench(),
             "--tables=1", "--table-size=%d" % TABLE_ROWS, "--rand-type=uniform"]
 
 
 def prepare(server):
     server.query("CREATE DATABASE sbtest")
-    run(_base(server.socket) + ["prepare"])
+    run(_base(server) + ["prepare"])
 
 
 def percentile(histogram, q):
@@ -34,9 +34,9 @@ def percentile(histogram, q):
     return histogram[-1][0] if histogram else 0.0
 
 
-def measure(socket, clients, seconds, seed):
+def measure(server, clients, seconds, seed):
     """Runs the load; returns commits, commits_per_s, p50_us, p99_us, p999_us."""
-    text = run(_base(socket) + ["--threads=%d" % clients, "--time=%d" % max(1, round(seconds)), "--histogram=on",
+    text = run(_base(server) + ["--threads=%d" % clients, "--time=%d" % max(1, round(seconds)), "--histogram=on",
                                 "--rand-seed=%d" % seed, "run"])
     if any(int(n) for n in _FAULT.findall(text)):
         raise RuntimeError("sysbench saw errors:\n" + text)
