@@ -11,6 +11,7 @@
  *   up                         power back: mounted anew, nothing of the kernel's caches is left
  *   rule journal|strict        what makes names durable
  *   badsync on|off             every sync fails with EIO
+ *   linger MS                  so long between seeing that a call is there and reading it
  *   count                      writes, syncs, undo records
  * It ends with its standard input. syncfs and sync do not reach a FUSE file system: no program that relies
  * on them can be tested here.
@@ -34,6 +35,7 @@ static const char *mountpoint;
 static struct fuse_session *session;
 static char line[256];
 static size_t line_n;
+static int linger_ms;
 
 /* The mount is made here and not by libfuse, so that it can go lazily while a killed program lets go. */
 static int start(void)
@@ -41,7 +43,8 @@ static int start(void)
 	char program[] = "losefs", fd_name[32], options[128];
 	char *argv[] = { program, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
-	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	/* Does not wait: a call that poll saw is gone again if its program is killed before it is read. */
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)
 		return -errno;
@@ -101,6 +104,8 @@ static void command(char *text)
 		undo_strict = strcmp(a, "strict") == 0;
 	} else if (strcmp(word, "badsync") == 0 && a) {
 		ops_state.badsync = strcmp(a, "on") == 0;
+	} else if (strcmp(word, "linger") == 0 && a) {
+		linger_ms = atoi(a);
 	} else if (strcmp(word, "count") == 0) {
 		printf("writes %lu syncs %lu undo %" PRIu64 "\n", ops_state.writes, ops_state.syncs,
 		       undo_records);
@@ -145,6 +150,8 @@ static void serve(void)
 			break;
 		if (p[0].revents || !p[1].revents)
 			continue; /* the session may be another one now */
+		if (linger_ms)
+			(void)poll(NULL, 0, linger_ms);
 		n = fuse_session_receive_buf(session, &buf);
 		if (n == -EINTR || n == -EAGAIN)
 			continue;
