@@ -263,6 +263,9 @@ static inline struct ctl_file *words_entry(const struct domain *d, const struct 
 }
 /* Locks a registered file as the daemon; persists rewrite_until first. file_lock's errors, -EFAULT. */
 int words_lock(struct domain *d, struct domain_file *df, struct file_ref *ret);
+/* The same for a file whose inode is gone: what a dead owner left (`op`, a write without its record) is
+ * not put right, since there is nothing that could be. */
+int words_lock_gone(struct domain *d, const struct domain_file *df, struct file_ref *ret);
 void words_unlock(struct domain *d, struct domain_file *df, struct file_ref *ref);
 
 /* ---- io.c ------------------------------------------------------------------------------------- */

@@ -42,7 +42,7 @@ static int drop(struct domain *d, struct domain_file *df)
 	struct file_ref ref;
 	int r;
 
-	r = words_lock(d, df, &ref);
+	r = df->fd < 0 ? words_lock_gone(d, df, &ref) : words_lock(d, df, &ref);
 	if (r < 0)
 		return r;
 	r = words_file(d, df, &w);

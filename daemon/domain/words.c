@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "daemon/domain/internal.h"
 #include "pool/guard.h"
+#include "pool/lock.h"
 #include "pool/space.h"
 
 static int head_copy(const struct domain *d, struct ctl_cell *ret)
@@ -86,6 +87,33 @@ int words_lock(struct domain *d, struct domain_file *df, struct file_ref *ret)
 	if (r < 0)
 		d->changing = NULL;
 	return r;
+}
+
+#define GONE_LOCK_NS UINT64_C(1000000000) /* as every lock of the daemon's */
+
+static int lock_gone(struct domain *d, struct file_ref *ref)
+{
+	int r = lock_acquire(&d->s.ctl, &ref->f->lock, &d->s.me, d->who.tid, GONE_LOCK_NS, 0);
+
+	if (r < 0)
+		return r;
+	/* Acquire: as in file_lock. */
+	if (atomic_load_acquire(&ref->f->id) != ref->id) {
+		lock_release(&ref->f->lock);
+		return -ESTALE;
+	}
+	/* What the dead call had reserved; a failure leaves it to the next owner death. */
+	if (r == LOCK_OWNER_DIED)
+		(void)space_recount(&d->s, &d->who);
+	return 0;
+}
+
+int words_lock_gone(struct domain *d, const struct domain_file *df, struct file_ref *ret)
+{
+	*ret = (struct file_ref){
+		.f = words_entry(d, df), .id = df->id, .fd = -1, .open_head = df->open_head
+	};
+	return GUARD(lock_gone(d, ret));
 }
 
 static int unlock(struct domain *d, struct file_ref *ref)

@@ -167,6 +167,8 @@ static int64_t obey(struct child *c, struct client_command *k, const int *fds, i
 		return unlink_file(c, unlink_call, k->path);
 	case CLIENT_UNLINK_DIES:
 		return unlink_file(c, die, NULL);
+	case CLIENT_FENCED_DIES:
+		return file_fenced(&c->s, &c->who, &c->ref, die, NULL);
 	case CLIENT_CUT_CONTROL:
 		return ftruncate(c->s.ctl.fd, 0);
 	case CLIENT_CUT_LANE:

@@ -14,6 +14,7 @@ enum client_op {
 	CLIENT_SYNC,
 	CLIENT_UNLINK,	    /* path */
 	CLIENT_UNLINK_DIES, /* is killed between the UNLINK record and the call: no reply */
+	CLIENT_FENCED_DIES, /* is killed inside RULE F: no reply */
 	CLIENT_CUT_CONTROL,
 	CLIENT_CUT_LANE,
 	CLIENT_FULL_BYPASS, /* enters bypass as a writer does that finds the lane full and no daemon */

@@ -248,6 +248,27 @@ static void records_without_a_control_file_are_held(void **state)
 	assert_int_equal(env_byte(e, 0, 99), 'x');
 }
 
+/* Unlinked, then its last user died inside RULE F on it: nothing is left that could be put right. */
+static void gone_with_a_call_in_the_middle(void **state)
+{
+	struct env *e = *state;
+	struct client_command k = { .op = CLIENT_UNLINK };
+	struct answer r = env_join(e, &e->a, 0, "d");
+
+	assert_int_equal(env_join(e, &e->b, 1, "d").status, 0);
+	env_daemon_stop(e); /* or it would see the last name go */
+	(void)snprintf(k.path, sizeof(k.path), "%s", e->file[0]);
+	assert_int_equal(client_do(&e->a, &k, NULL, NULL), 0);
+	(void)env_op(&e->a, CLIENT_FENCED_DIES);
+	client_end(&e->a, 1);
+	assert_int_equal(close(e->fd[0]), 0);
+	e->fd[0] = -1;
+	env_daemon_start(e);
+	env_wait(3000, env_catalog_files(e) == 1);
+	assert_int_equal(env_file_number(e, "d", r.id, "records"), -1);
+	assert_true(env_state_is(e, "d", "ok"));
+}
+
 int life_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -263,6 +284,7 @@ int life_run(void)
 		CASE(clean_stop_destages),
 		CASE(session_ended_while_the_daemon_was_away),
 		CASE(records_without_a_control_file_are_held),
+		CASE(gone_with_a_call_in_the_middle),
 	};
 
 	return cmocka_run_group_tests_name("life", tests, NULL, NULL);
