@@ -28,6 +28,7 @@ struct check {
 	struct pool *pool;
 	bool in_use;	/* a daemon has it: lanes move while they are read */
 	unsigned wrong; /* findings */
+	unsigned live;	/* domains with records that no disk may have yet */
 	struct json_object *root;
 };
 
@@ -137,6 +138,9 @@ static void check_domain(struct check *c, const struct pool_domain *d, struct js
 	put_text(o, "damage", w.text);
 	if (w.r < 0 || d->verdict == VERDICT_QUARANTINED || d->verdict == VERDICT_HELD)
 		c->wrong++;
+	/* what cannot be read may hold anything */
+	if (w.r < 0 || w.head != w.tail)
+		c->live++;
 	(void)json_object_array_add(list, o);
 }
 
@@ -157,6 +161,8 @@ static void check_domains(struct check *c)
 	(void)json_object_object_add(c->root, "domains", list);
 	put_number(c->root, "damaged_domain_entries", damaged);
 	c->wrong += damaged;
+	c->live += damaged;
+	put_number(c->root, "live_domains", c->live);
 }
 
 static void check_files(struct check *c)
@@ -249,8 +255,10 @@ static void check(struct check *c)
 
 static int run(struct ctl *c, const struct verb *v, int argc, char **argv)
 {
-	bool json = false;
-	const struct ctl_option options[] = { { .name = "json", .flag = &json }, { 0 } };
+	bool json = false, empty = false;
+	const struct ctl_option options[] = { { .name = "json", .flag = &json },
+					      { .name = "empty", .flag = &empty },
+					      { 0 } };
 	struct pool_error error = { "" };
 	struct check k = { 0 };
 	const struct config *config;
@@ -276,14 +284,22 @@ static int run(struct ctl *c, const struct verb *v, int argc, char **argv)
 		print_text(&k);
 	json_object_put(k.root);
 	pool_close(k.pool);
+	if (empty && k.live)
+		return ctl_fail(
+			CTL_REFUSED,
+			"%u domains have records in the pool that their files may not have yet; "
+			"stop their databases, then `pmemlogctl flush`",
+			k.live);
 	return k.wrong ? CTL_REFUSED : CTL_GOOD;
 }
 
 const struct verb verb_pool_check = {
 	.name = "pool check",
-	.arguments = "[--json]",
+	.arguments = "[--json] [--empty]",
 	.summary = "read superblock, catalog and lanes, and say what is wrong",
-	.help = "  --json  for programs\n"
+	.help = "  --json   for programs\n"
+		"  --empty  exit 1 also when a domain has records that its files may not have yet:\n"
+		"           may the pool be taken away?\n"
 		"\n"
 		"Changes nothing, and may run beside the daemon. Exit 1 when something is damaged, held,\n"
 		"quarantined or degraded.\n",
