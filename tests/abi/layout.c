@@ -12,6 +12,7 @@
 
 #include "abi/control.h"
 #include "abi/lane.h"
+#include "abi/log.h"
 #include "abi/mark.h"
 #include "abi/pool.h"
 #include "abi/wire.h"
