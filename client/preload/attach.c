@@ -12,6 +12,7 @@
 #include "client/preload/desc.h"
 #include "client/preload/link.h"
 #include "client/preload/log.h"
+#include "pool/ops.h"
 #include "pool/sim.h"
 #include "pool/slot.h"
 
@@ -137,6 +138,10 @@ static int publish(int control, int lane)
 	struct session *s = &sessions[index];
 	int known, r;
 
+	/* Not in the constructor: CPUID is slow in a virtual machine, and most programs never come here. The
+	 * first session is not published yet, so nobody stores meanwhile. */
+	if (index == 0)
+		pool_ops_select();
 	control = desc_hide(control);
 	if (control < 0) {
 		(void)sys_call1(SYS_close, lane);

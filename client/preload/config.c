@@ -23,6 +23,7 @@
 #define TEXT_BYTES     16384
 #define FILES_MAX      64
 #define NAME_BYTES     64
+#define DIRENTS_BYTES  8192
 
 struct shim_config config;
 
@@ -172,6 +173,12 @@ static int take_line(void *arg, const char *section, const char *name, const cha
 	return 1;
 }
 
+/*
+ * What is needed once: the names of the files, then one file after the other, as it is and with its lists
+ * broken. One place, used as far as they are long, since nearly all of what a start costs is page faults.
+ */
+static char scratch[FILES_MAX * NAME_BYTES + 2 * FILE_MAX_BYTES + 1] __attribute__((aligned(8)));
+
 /* Somebody else who may write here may choose what is accelerated, and with it what is delayed. */
 static bool trusted(const struct stat *st, bool by_user)
 {
@@ -181,7 +188,8 @@ static bool trusted(const struct stat *st, bool by_user)
 
 /*
  * inih cuts lines that are longer than its buffer. Each part of a list goes to a line of its own (a
- * continuation, which begins with a blank, and in which inih knows no comment: they go, too).
+ * continuation, which begins with a blank, and in which inih knows no comment: they go, too). Writes at most
+ * twice what it has read: n bytes may stand n behind `out`.
  */
 static void break_lists(const char *in, char *out)
 {
@@ -210,16 +218,14 @@ static void break_lists(const char *in, char *out)
 }
 
 /* A file with a line that is none is not obeyed at all. */
-static void parse_rules(const char *text_of_file, const char *name)
+static void parse_rules(const char *lines, const char *name)
 {
 	const unsigned patterns_before = pattern_count;
 	const size_t text_before = text_used;
 	char domain_before[sizeof(config.domain)];
-	static char lines[2 * FILE_MAX_BYTES + 1];
 	int line;
 
 	memcpy(domain_before, config.domain, sizeof(domain_before));
-	break_lists(text_of_file, lines);
 	memset(&reading, 0, sizeof(reading));
 	reading.rule = rule_count;
 	reading.first_pattern = pattern_count;
@@ -238,9 +244,9 @@ static void parse_rules(const char *text_of_file, const char *name)
 		shim_log('4', "a rule was left out: unknown key, or too long", name);
 }
 
-static void read_rules(int folder, const char *name, bool by_user)
+/* room: the rest of scratch. */
+static void read_rules(int folder, const char *name, bool by_user, char *room)
 {
-	static char buffer[FILE_MAX_BYTES + 1]; /* the constructor is alone */
 	struct stat st;
 	long fd = sys_call4(SYS_openat, folder, name,
 			    O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
@@ -250,26 +256,32 @@ static void read_rules(int folder, const char *name, bool by_user)
 		return;
 	if (sys_call2(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode) && trusted(&st, by_user) &&
 	    st.st_size <= FILE_MAX_BYTES)
-		n = sys_call3(SYS_read, fd, buffer, FILE_MAX_BYTES);
+		n = sys_call3(SYS_read, fd, room + st.st_size, st.st_size);
 	(void)sys_call1(SYS_close, fd);
 	if (n <= 0) {
 		shim_log('4', "rules not read: empty, too long, or not root's alone to write",
 			 name);
 		return;
 	}
-	buffer[n] = '\0';
-	parse_rules(buffer, name);
+	room[st.st_size + n] = '\0';
+	break_lists(room + st.st_size, room);
+	parse_rules(room, name);
 }
 
-static int by_name(const void *a, const void *b)
+/* Into its place among those before it. */
+static void insert_name(char (*names)[NAME_BYTES], unsigned count, const char *name, size_t n)
 {
-	return strcmp(a, b);
+	while (count > 0 && strcmp(names[count - 1], name) > 0) {
+		memcpy(names[count], names[count - 1], NAME_BYTES);
+		count--;
+	}
+	memcpy(names[count], name, n + 1);
 }
 
 static void read_folder(const char *path, bool by_user)
 {
-	static char names[FILES_MAX][NAME_BYTES];
-	static char buffer[8192];
+	char(*names)[NAME_BYTES] = (char(*)[NAME_BYTES])scratch;
+	char *buffer = scratch + FILES_MAX * NAME_BYTES; /* until the names are all there */
 	unsigned count = 0;
 	struct stat st;
 	long folder = sys_call4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -279,7 +291,7 @@ static void read_folder(const char *path, bool by_user)
 		return;
 	if (sys_call2(SYS_fstat, folder, &st) < 0 || !trusted(&st, by_user))
 		goto done;
-	while ((n = sys_call3(SYS_getdents64, folder, buffer, sizeof(buffer))) > 0) {
+	while ((n = sys_call3(SYS_getdents64, folder, buffer, DIRENTS_BYTES)) > 0) {
 		for (long at = 0; at < n;) {
 			const struct linux_dirent64 *e = (const void *)(buffer + at);
 			size_t length = strlen(e->d_name);
@@ -288,13 +300,11 @@ static void read_folder(const char *path, bool by_user)
 			if (length < 5 || length >= NAME_BYTES || count == FILES_MAX ||
 			    e->d_name[0] == '.' || strcmp(e->d_name + length - 4, ".ini") != 0)
 				continue;
-			memcpy(names[count++], e->d_name, length + 1);
+			insert_name(names, count++, e->d_name, length);
 		}
 	}
-	/* Small and without allocation: qsort sorts in place up to a quarter of the memory. */
-	qsort(names, count, NAME_BYTES, by_name);
 	for (unsigned i = 0; i < count; i++)
-		read_rules((int)folder, names[i], by_user);
+		read_rules((int)folder, names[i], by_user, names[count]);
 done:
 	(void)sys_call1(SYS_close, folder);
 }

@@ -6,18 +6,14 @@
 #include "client/preload/config.h"
 #include "client/preload/desc.h"
 #include "client/preload/page.h"
-#include "pool/ops.h"
 
 __attribute__((constructor)) static void start(void)
 {
 	int keep = errno;
 
 	real_resolve();
-	if (config_load()) {
-		pool_ops_select();
-		/* The table last: it is what switches the library on. */
-		if (page_init() == 0)
-			(void)desc_init();
-	}
+	/* The table last: it is what switches the library on. */
+	if (config_load() && page_init() == 0)
+		(void)desc_init();
 	errno = keep;
 }
