@@ -31,8 +31,8 @@ struct verb {
 	int (*run)(struct ctl *c, const struct verb *v, int argc, char **argv);
 };
 
-extern const struct verb verb_pool_create, verb_pool_check, verb_status, verb_flush, verb_gate,
-	verb_recover;
+extern const struct verb verb_pool_create, verb_pool_check, verb_pool_verify, verb_status,
+	verb_flush, verb_gate, verb_recover, verb_dump, verb_report;
 
 /* ---- options.c */
 

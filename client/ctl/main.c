@@ -10,7 +10,8 @@
 #include "daemon/log.h"
 
 static const struct verb *const verbs[] = {
-	&verb_pool_create, &verb_pool_check, &verb_status, &verb_flush, &verb_gate, &verb_recover,
+	&verb_pool_create, &verb_pool_check, &verb_pool_verify, &verb_status, &verb_flush,
+	&verb_gate,	   &verb_recover,    &verb_dump,	&verb_report,
 };
 
 static void print_help(FILE *out)
@@ -57,7 +58,7 @@ static int run_verb(struct ctl *c, int argc, char **argv)
 			return verbs[i]->run(c, verbs[i], argc - words, argv + words);
 	}
 	if (strcmp(argv[0], "pool") == 0)
-		return ctl_fail(CTL_USAGE, "pool: create or check? pmemlogctl --help");
+		return ctl_fail(CTL_USAGE, "pool: create, check or verify? pmemlogctl --help");
 	return ctl_fail(CTL_USAGE, "unknown verb \"%s\"; pmemlogctl --help lists them", argv[0]);
 }
 

@@ -11,12 +11,9 @@
 #include <json-c/json.h>
 
 #include "client/ctl/ctl.h"
+#include "client/ctl/look.h"
 #include "pool/dir/catalog.h"
 #include "pool/guard.h"
-#include "pool/walk.h"
-
-/* A lane that is written while it is read may look torn: only what stays so counts. */
-#define CHECK_TRIES 3
 
 static const char *const verdicts[] = {
 	[VERDICT_NONE] = "ok",	     [VERDICT_UNDECIDED] = "undecided",
@@ -60,63 +57,40 @@ static bool is_in_use(const struct pool *p)
 }
 
 struct walked {
-	uint64_t tail, head, records, files_max;
-	const char *why;
+	uint64_t tail, head, records;
 	char text[256];
 	int r; /* 0 or a negative errno */
 };
 
-static int count_records(const struct lane *l, struct walked *w, uint32_t tail_chain)
+static void count(void *arg, const struct record_header *h)
 {
-	struct record_header h;
-	struct walk at;
+	struct walked *w = arg;
 
-	walk_begin(&at, l, w->tail, tail_chain, w->head);
-	while (walk_next(&at, &h) == WALK_RECORD)
-		w->records++;
-	return 0;
-}
-
-static int walk_all(const struct lane *l, struct walked *w)
-{
-	struct walk found;
-	uint32_t chain;
-	int r = walk_find_head(l, &found, &chain, &w->why);
-
-	if (r < 0)
-		return r;
-	w->tail = found.tail;
-	w->head = found.position;
-	return count_records(l, w, chain);
-}
-
-static int walk_guarded(const struct lane *l, struct walked *w)
-{
-	return GUARD(walk_all(l, w));
+	(void)h;
+	w->records++;
 }
 
 static void walk_lane(struct check *c, const struct pool_domain *d, struct walked *w)
 {
 	struct pool_error error = { "" };
+	struct look look;
 	struct lane l;
 	int fd;
 
-	for (int i = 0; i < (c->in_use ? CHECK_TRIES : 1); i++) {
-		memset(w, 0, sizeof(*w));
-		w->r = pool_lane_open(c->pool, d, &l, &fd, &error);
-		if (w->r < 0) {
-			(void)snprintf(w->text, sizeof(w->text), "%s", error.text);
-			return;
-		}
-		w->r = walk_guarded(&l, w);
-		pool_lane_close(&l, fd);
-		if (w->r == 0)
-			return;
+	memset(w, 0, sizeof(*w));
+	w->r = pool_lane_open(c->pool, d, &l, &fd, &error);
+	if (w->r < 0) {
+		(void)snprintf(w->text, sizeof(w->text), "%s", error.text);
+		return;
 	}
-	(void)snprintf(w->text, sizeof(w->text), "%s",
-		       w->why		 ? w->why
-		       : w->r == -EFAULT ? "unreadable (a memory error)"
-					 : strerror(-w->r));
+	w->r = look_head(&look, &l, c->in_use);
+	if (w->r == 0)
+		w->r = look_each(&look, count, w);
+	w->tail = look.tail;
+	w->head = look.head;
+	if (w->r < 0)
+		(void)snprintf(w->text, sizeof(w->text), "%s", look.why);
+	pool_lane_close(&l, fd);
 }
 
 static void check_domain(struct check *c, const struct pool_domain *d, struct json_object *list)

@@ -11,41 +11,12 @@ import sys
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-                                "daemon"))
+import base
 import outer
 import wire
+from base import USER, CtlTest
 
-VERBS = ["pool create", "pool check", "status", "flush", "gate", "recover"]
-USER = "root" if os.geteuid() == 0 else str(os.geteuid())
-
-
-def crc32c(data, crc=0):
-    crc ^= 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-class CtlTest(outer.OuterTest):
-    program = outer.REAL
-
-    def ctl(self, *words, expect=None, config=True, text=None):
-        command = [outer.CTL] + (["-c", self.folder.config] if config else []) + list(words)
-        kw = {"input": text} if text is not None else {"stdin": subprocess.DEVNULL}
-        r = subprocess.run(command, capture_output=True, text=True, timeout=120, **kw)
-        if expect is not None:
-            self.assertEqual(r.returncode, expect, r.stdout + r.stderr)
-        return r
-
-    def create(self):
-        self.ctl("pool", "create", expect=0)
-
-    def daemon(self, **kw):
-        self.create()
-        return self.start(**kw).ready()
+VERBS = ["pool create", "pool check", "pool verify", "status", "flush", "gate", "recover", "dump", "report"]
 
 
 class Words(CtlTest):
@@ -71,8 +42,8 @@ class Words(CtlTest):
 
     def test_unknown(self):
         self.assertIn('unknown verb "dance"', self.ctl("dance", expect=64).stderr)
-        self.assertIn("create or check?", self.ctl("pool", expect=64).stderr)
-        self.assertIn("create or check?", self.ctl("pool", "drain", expect=64).stderr)
+        self.assertIn("create, check or verify?", self.ctl("pool", expect=64).stderr)
+        self.assertIn("create, check or verify?", self.ctl("pool", "drain", expect=64).stderr)
         self.assertIn("unknown option", self.ctl("--dance", expect=64).stderr)
         self.assertIn("needs a value", self.ctl("--socket", expect=64).stderr)
         for verb in VERBS:
@@ -331,41 +302,8 @@ class Daemon(CtlTest):
         os.close(fd)
 
 
-class WithoutDaemon(CtlTest):
-    """A lane with a record that its file lacks, as a daemon and a client that died leave it."""
-
-    def leave_record(self, domain="toy", payload=b"committed"):
-        d = self.daemon()
-        self.file = os.path.join(self.folder.path, "file")
-        fd = os.open(self.file, os.O_RDWR | os.O_CREAT)
-        os.write(fd, b"old old old old")
-        with wire.Client(self.folder.socket) as c:
-            r = c.ask(wire.HELLO, wire.hello(domain))
-            lane = r.words(2)[1]
-            a = c.ask(wire.REGISTER, wire.register(self.file), fds=[fd])
-            self.assertEqual(a.status, 0, a.text)
-            _, _, low, high = a.words(4)
-            os.kill(d.pid, signal.SIGKILL)
-            d.end()
-            self.put_record(r.fds[1], low | high << 32, payload)
-            r.close()
-        os.close(fd)
-        self.lane = lane
-        self.control = os.path.join(self.folder.run_dir, "control", str(lane))
-        self.assertTrue(os.path.exists(self.control))
-
-    def put_record(self, lane_fd, file_id, payload):
-        ring, incarnation = struct.unpack("<QQ", os.pread(lane_fd, 16, 16))
-        tail, = struct.unpack("<Q", os.pread(lane_fd, 8, 64))
-        chain, = struct.unpack("<I", os.pread(lane_fd, 4, 80))
-        header = struct.pack("<HHQQQQIIQQ", 1, 0, incarnation, tail, file_id, 0, len(payload), chain,
-                             time.time_ns(), tail)
-        record = struct.pack("<I", crc32c(header + payload)) + header + payload
-        os.pwrite(lane_fd, record, 4096 + tail % ring)
-
-    def contents(self):
-        with open(self.file, "rb") as f:
-            return f.read()
+class WithoutDaemon(base.Left):
+    """What a crash left, without a daemon."""
 
     def dry_run(self, expect=None):
         return json.loads(self.ctl("recover", "--json", "toy", expect=expect).stdout)
