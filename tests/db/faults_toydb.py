@@ -648,7 +648,12 @@ RUNS = {
 }
 
 
-def run_fault(box, fs, seed, name):
+def faults(_):
+    """Those that it is put through: all."""
+    return list(RUNS)
+
+
+def run_fault(box, fs, seed, name, _):
     """(notes, problems)"""
     t = Toy(box, fs, seed, name)
     fault = FAULTS[name]

@@ -35,6 +35,7 @@ MIX = "CRC32(CONCAT(CRC32(v),':',seq))"
 # Small binlogs rotate under load; ROTATE: one after the other.
 BUSY = ["--max-binlog-size=1M"]
 ROTATE = ["--max-binlog-size=64K"]
+STILL = ["--max-binlog-size=1G"]  # none is made
 
 # As durable as MariaDB gets, and small, so that a restart takes a fraction of a second.
 SETTINGS = [

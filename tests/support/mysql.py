@@ -24,6 +24,7 @@ NOSYNC_PATHS = "*/#innodb_redo/#ib_redo[0-9]*:*/binlog.[0-9]*:./binlog.[0-9]*"
 
 BUSY = ["--max-binlog-size=1M"]
 ROTATE = ["--max-binlog-size=64K"]
+STILL = ["--max-binlog-size=1G"]
 VARIANTS = [[]]  # further arguments, taken in turn by the groups of a campaign
 
 # As durable as MySQL gets, and small, so that a restart is quick.

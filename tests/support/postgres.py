@@ -42,6 +42,7 @@ SETTINGS = ["-h", "", "-c", "shared_buffers=32MB", "-c", "fsync=on", "-c", "sync
 # Segments are switched, made, renamed and recycled all the time; ROTATE: a checkpoint after each.
 BUSY = ["-c", "max_wal_size=6MB", "-c", "min_wal_size=3MB"]
 ROTATE = ["-c", "max_wal_size=2MB", "-c", "min_wal_size=2MB"]
+STILL = ["-c", "max_wal_size=4GB", "-c", "checkpoint_timeout=1h"]  # segments are made, and none is renamed
 
 # For bench/db: no checkpoint by size or time within a run.
 BENCH = ["-c", "shared_buffers=128MB", "-c", "max_wal_size=4GB", "-c", "min_wal_size=1GB",
