@@ -12,6 +12,7 @@ import mysql
 import mysql80
 import mysqltwo
 import powercut
+import sandbox
 
 REDO = re.compile(r"/#ib_redo(\d+)(_tmp)?$")
 WAIT_SECONDS = 30.0  # a busy machine
@@ -27,11 +28,13 @@ class Modes:
         engine, args, function = MODES[name]
         self.number += 1
         # a folder of its own: names in the box are the campaign's
-        inner = Inner(self.box, "m%d" % self.number)
+        inner = sandbox.Inner(self.box, "m%d" % self.number)
         c = powercut.Campaign(inner, self.builddir, self.fs, self.seed, engine=engine,
                               template=self.template)
         c.LANES = ("16MiB",)
-        c.image.size = 2 << 30
+        c.image.size = getattr(function, "size", 2 << 30)
+        if self.fs == "ext4":  # inodes enough for a data directory, whatever the size
+            c.image.mkfs = [*c.image.mkfs, "-N", "65536"]
         c.extra = list(args)
         one = Mode(inner, c)
         try:
@@ -42,35 +45,6 @@ class Modes:
             c.abandon()
             inner.leave()
         return one.wrong, said
-
-
-class Inner:
-    """A folder within a sandbox, with the sandbox's face."""
-
-    def __init__(self, box, name):
-        self._box = box
-        self.path = box.folder(name)
-        self._mounts = []
-
-    def folder(self, *names, **kw):
-        return self._box.folder(os.path.basename(self.path), *names, **kw)
-
-    def tmpfs(self, name, size="512m"):
-        path = self._box.tmpfs(os.path.join(os.path.basename(self.path), name), size)
-        self._mounts.append(path)
-        return path
-
-    def spawn(self, argv, log=None, **kw):
-        return self._box.spawn(argv, log and os.path.join(os.path.basename(self.path), log), **kw)
-
-    def __getattr__(self, name):
-        return getattr(self._box, name)
-
-    def leave(self):
-        for path in reversed(self._mounts):
-            subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL)
-            self._box.mounts.remove(path)
-        subprocess.run(["rm", "-rf", self.path])
 
 
 class Mode:
@@ -177,15 +151,43 @@ class Mode:
         return out
 
 
+def resize_to(m, mib):
+    m.server.query("SET GLOBAL innodb_redo_log_capacity=%d" % (mib << 20))
+    m.commits(30)
+    m.until(WAIT_SECONDS, lambda: dict(m.server.query(
+        "SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_resize_status'")).get(
+            "Innodb_redo_log_resize_status") == "OK", "the resize to %d MiB does not end" % mib)
+
+
 def resize(m):
     sizes = (16, 8, 64, 8)
     for size in sizes:
-        m.server.query("SET GLOBAL innodb_redo_log_capacity=%d" % (size << 20))
-        m.commits(30)
-        m.until(WAIT_SECONDS, lambda: dict(m.server.query(
-            "SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_resize_status'")).get(
-                "Innodb_redo_log_resize_status") == "OK", "the resize to %d MiB does not end" % size)
+        resize_to(m, size)
     return "capacity %s MiB" % " ".join(map(str, sizes))
+
+
+# Of GreatSQL's sample configuration for 8.0.32 what makes calls to the logs differ, by the words of its public
+# documentation. Not its buffer pool of 128 GiB.
+GREATSQL = [
+    "--innodb-redo-log-capacity=16G", "--innodb-flush-method=O_DIRECT", "--innodb-log-buffer-size=32M",
+    "--innodb-doublewrite-files=2", "--innodb-max-undo-log-size=4G", "--max-binlog-size=1G", "--binlog-cache-size=4M",
+    "--binlog-rows-query-log-events=ON", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--relay-log=relaylog",
+    "--relay-log-recovery=ON", "--replica-parallel-workers=16", "--replica-preserve-commit-order=ON"]
+
+
+def greatsql(m):
+    """Redo files of 512 MiB, made by FALLOC_FL_ZERO_RANGE, on a disk that is a sparse file."""
+    m.commits(100)
+    folder = os.path.join(m.c.datadir, "#innodb_redo")
+    largest = max(os.path.getsize(os.path.join(folder, n)) for n in os.listdir(folder))
+    m.require(largest == 512 << 20, "the largest redo file has %d bytes", largest)
+    said = direct(m)
+    for gib in (1, 16):
+        resize_to(m, gib << 10)
+    return said + ", capacity 16, 1, 16 GiB"
+
+
+greatsql.size = 24 << 30
 
 
 def recycle(m):
@@ -225,16 +227,8 @@ def locks(m):
     """MySQL gives up a redo file's lock itself: its checkpoint opens and closes the file a second time, which ends
     all locks of the process on it. So not each moment counts, but some must show the lock."""
     m.commits(20)
-    second = mysql.Server(m.box, m.c.datadir, name="second", env=m.c.env())
-    try:
-        second.start(wait=False)
-        # it tries again for 100 s
-        m.until(2 * WAIT_SECONDS, lambda: "Unable to lock" in (second.complaint() or "") or not second.alive(),
-                "a second server is not refused")
-        m.require("Unable to lock" in (second.complaint() or ""), "a second server ended, and not for the lock: %s",
-                  second.complaint())
-    finally:
-        second.kill()
+    for env in (m.c.env(), {}):  # with the library, and without
+        second_refused(m, env)
     first = m.redo_numbers()[-1]
     held = seen = 0
     end = time.monotonic() + 2 * WAIT_SECONDS
@@ -245,6 +239,19 @@ def locks(m):
         time.sleep(0.02)
     m.require(held >= 5, "looked %d times, and the open redo file was locked %d times", seen, held)
     return "looked %d times, locked %d times" % (seen, held)
+
+
+def second_refused(m, env):
+    second = mysql.Server(m.box, m.c.datadir, name="second", env=env)
+    try:
+        second.start(wait=False)
+        # it tries again for 100 s
+        m.until(2 * WAIT_SECONDS, lambda: "Unable to lock" in (second.complaint() or "") or not second.alive(),
+                "a second server is not refused")
+        m.require("Unable to lock" in (second.complaint() or ""), "a second server ended, and not for the lock: %s",
+                  second.complaint())
+    finally:
+        second.kill()
 
 
 def lock_holder(path):
@@ -323,6 +330,7 @@ MODES = {
     "recycle": (mysql80, ["--max-binlog-size=64K"], recycle),
     "threads": (mysql80, [], threads),
     "direct": (mysql, ["--innodb-flush-method=O_DIRECT"], direct),
+    "greatsql": (mysql80, GREATSQL, greatsql),
     "locks": (mysql, [], locks),
     "purge": (mysql, [], purge),
     "reader": (mysql, [], reader),

@@ -210,6 +210,35 @@ class Sandbox:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
+class Inner:
+    """A folder within a sandbox, with the sandbox's face."""
+
+    def __init__(self, box, name):
+        self._box = box
+        self.path = box.folder(name)
+        self._mounts = []
+
+    def folder(self, *names, **kw):
+        return self._box.folder(os.path.basename(self.path), *names, **kw)
+
+    def tmpfs(self, name, size="512m"):
+        path = self._box.tmpfs(os.path.join(os.path.basename(self.path), name), size)
+        self._mounts.append(path)
+        return path
+
+    def spawn(self, argv, log=None, **kw):
+        return self._box.spawn(argv, log and os.path.join(os.path.basename(self.path), log), **kw)
+
+    def __getattr__(self, name):
+        return getattr(self._box, name)
+
+    def leave(self):
+        for path in reversed(self._mounts):
+            subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL)
+            self._box.mounts.remove(path)
+        subprocess.run(["rm", "-rf", self.path])
+
+
 def cpu_seconds(pid):
     """User and system time of a process, its threads and the children that it has waited for, from /proc
     (10 ms steps)."""

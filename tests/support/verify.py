@@ -51,6 +51,20 @@ class Ledger:
         f.wrong += self.engine.check_tables(server)
         return f
 
+    def lacks(self, server, acked):
+        """Words for each client of whose acknowledged rows, from the first on, some are missing or wrong.
+        Changes nothing here."""
+        out = []
+        for c, last in acked.items():
+            n, mix = server.query("SELECT COUNT(*), COALESCE(BIT_XOR(%s),0) FROM d.t WHERE client=%d AND seq<=%d"
+                                  % (self.engine.MIX, c, last))[0]
+            want = self.sum[c]
+            for seq in range(self.have[c] + 1, last + 1):
+                want ^= self.engine.mix(self.digest(c, seq), seq)
+            if (n, mix) != (last, want):
+                out.append("client %d: %d of %d acknowledged rows%s" % (c, n, last, "" if n != last else ", some wrong"))
+        return out
+
     def _client(self, server, c, plan, acked, sent, logged, f):
         old = self.have[c]
         n, mix = server.query(
