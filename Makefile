@@ -74,10 +74,7 @@ killed: all
 	@tests/kill/run --share 1 --schedules 500 --jobs $(JOBS) --fs ext4,xfs
 
 test-long: all
-	@for fs in ext4 xfs losefs; do for engine in mysql mysql80 postgres; do \
-		tests/db/powercut $$engine --fs $$fs --cycles 20 || bad=1; done; done; \
-	tests/db/mysql-modes || bad=1; tests/db/stall mysql || bad=1; tests/db/controls mysql || bad=1; \
-	tests/db/postgres-modes || bad=1; exit $${bad:-0}
+	@tests/run --build $(BUILD) --long $(if $(ONLY),--only '$(ONLY)')
 
 campaign: all
 	@tests/campaign --hours $(or $(HOURS),1)
