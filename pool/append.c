@@ -62,6 +62,28 @@ static int check_request(const struct session *s, const struct append_request *r
 	return sum < r->length ? -EINVAL : 0;
 }
 
+/*
+ * Bytes that stay free behind the record: so that each live file finds room for its FENCE, whatever the
+ * others do. A file with live records has two lines of its own; they are what FENCE and UNLINK may take.
+ */
+static uint64_t kept_for_others(const struct session *s, const struct ctl_file *f, uint16_t type)
+{
+	const struct ctl_hot *hot = s->ctl.hot;
+	uint64_t all = hot->reserved_bytes + (uint64_t)SPACE_FILE_RESERVE * hot->live_files;
+
+	/* Trimmed, perhaps since its caller looked at it: no line is its own, and what is free beside the
+	 * reserve may be another's. A FENCE does not make it live again; anything else does. */
+	if (f && !space_file_live(s, f))
+		return type == RECORD_FENCE ? all : all + SPACE_FILE_RESERVE;
+	if (type == RECORD_FENCE)
+		return 0;
+	/* One of its own, and never another's FENCE: the UNLINK of a call that failed stays, and such
+	 * calls may come again and again. */
+	if (type == RECORD_UNLINK)
+		return (uint64_t)RECORD_HEADER_BYTES * hot->live_files;
+	return all;
+}
+
 /* Finds room under the lane lock. Hostile words in the control file: -EPROTO, nothing is stored. */
 static int find_place(const struct session *s, const struct ctl_file *f,
 		      const struct append_request *r, struct place *ret)
@@ -74,22 +96,10 @@ static int find_place(const struct session *s, const struct ctl_file *f,
 	uint64_t need = record_bytes(r->length);
 	uint64_t to_end = ring - cell.head % ring;
 	uint64_t pad = need > to_end ? to_end : 0;
-	uint64_t kept;
+	uint64_t kept = kept_for_others(s, f, r->type);
 
 	if (cell.head % LANE_ALIGN != 0 || used > ring)
 		return -EPROTO;
-
-	if (r->type == RECORD_FENCE) {
-		kept = 0;
-	} else if (r->type == RECORD_UNLINK) {
-		/* One of its own, and never another's FENCE: the UNLINK of a call that failed stays,
-		 * and such calls may come again and again. */
-		kept = (uint64_t)RECORD_HEADER_BYTES * hot->live_files;
-	} else {
-		kept = hot->reserved_bytes + (uint64_t)SPACE_FILE_RESERVE * hot->live_files;
-		if (f && !space_file_live(s, f))
-			kept += SPACE_FILE_RESERVE;
-	}
 	if (kept > ring - used || pad + need > ring - used - kept)
 		return APPEND_FULL;
 

@@ -25,8 +25,9 @@ struct append_request {
 /*
  * Appends one record for entry *f (its lock is held by the caller; NULL only for tests: file id then
  * from file_id). Takes the lane lock for copy and drain only; publishes {head, chain}; sets f->first,
- * f->last or f->fence, live_files; wakes the destager if it sleeps. FENCE and UNLINK may use the
- * reserve. One drain. Reads the payload from the caller's memory once, through a bounce block.
+ * f->last or f->fence, live_files; wakes the destager if it sleeps. FENCE and UNLINK of a file with live
+ * records may use the reserve, of any other file they may not: it was trimmed since the caller looked, and
+ * neither is needed any more, so that APPEND_FULL is no failure there. One drain. Reads the payload from the caller's memory once, through a bounce block.
  * Persist order: [PAD header,] payload, header, drain: the record is durable; then head is published.
  * A dead owner of the lane lock: the header at head is zeroed and drained first.
  * Returns enum append_outcome, or a negative errno of lock_acquire. ret_position may be NULL.

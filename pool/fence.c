@@ -22,8 +22,11 @@ static int append_fence(struct session *s, const struct caller *who, struct file
 	const struct append_request fence = { .type = RECORD_FENCE, .offset = below };
 	int rc = append_record(s, who, r->f, 0, &fence, NULL);
 
-	/* The reserve holds one FENCE for each live file: no room means that the books are broken. */
-	return rc == APPEND_FULL ? -ENOSPC : rc;
+	if (rc != APPEND_FULL)
+		return rc;
+	/* Trimmed since the caller looked: a FENCE has nothing to fence off, and no room is kept for it.
+	 * Otherwise the reserve holds one for each live file: no room means that the books are broken. */
+	return file_live(s, r->f) ? -ENOSPC : 0;
 }
 
 static int heal_and_sync(struct session *s, const struct caller *who, struct file_ref *r,
@@ -301,8 +304,9 @@ long file_unlinking_locked(struct session *s, const struct caller *who, struct f
 	if (file_live(s, f)) {
 		if (last_name) {
 			rc = append_record(s, who, f, 0, &unlink, NULL);
+			/* Trimmed since we looked: recovery will not ask for its handle. */
 			if (rc == APPEND_FULL)
-				rc = file_fence(s, who, r, false, NULL);
+				rc = file_live(s, f) ? file_fence(s, who, r, false, NULL) : 0;
 		} else {
 			rc = room_for_touch(s, who, r);
 		}

@@ -12,13 +12,13 @@
  * looks whenever there is some.
  * Left out: payloads, the medium, the files' locks, TOUCH, failed calls, a destager whose syncs fail, store
  * buffers (each store that is followed by a look is seq_cst, or has lane_unlock's exchange behind it), a
- * process that comes after the death (its recount is slots.pml's strike_note), UNLINKs again and again by
- * both. Then a FENCE can be refused until the next step: such a record, and a FENCE, whose file was trimmed
- * since the look at it takes a line that find_place means for another's FENCE.
+ * process that comes after the death (its recount is slots.pml's strike_note; of a file whose owner died
+ * between a FENCE's head and its note the next one writes a second FENCE, which in a lane that is full to
+ * the last line has to wait for a step).
  *
- * Properties: a reserved append, and each file's UNLINK and FENCE, find their room, the FENCE also after
- * UNLINKs again and again (an append may then be one for settle_by_fence, as after the one UNLINK of a file
- * that was trimmed between the look at it and its record); nothing that a power cut needs is overwritten; no
+ * Properties: a reserved append, and each live file's UNLINK and FENCE, find their room, the FENCE also after
+ * UNLINKs again and again by both (an append may then be one for settle_by_fence), and whatever is trimmed
+ * between the look at a file and its record; nothing that a power cut needs is overwritten; no
  * sleep over a record that wakes, nor over a trim; while the daemon lives each writer gets on by room, and by
  * bypass when it is gone.
  *
@@ -27,6 +27,7 @@
  * Check: room -DRING=8 -DSTART=7 -DWRITES=2 -DUNLINKS=0 -DDEATHS=0
  * Check: fences -DRING=6 -DSTART=3 -DWRITES=1 -DUNLINKS=1 -DDEATHS=0
  * Check: unlinks -DRING=10 -DWRITES=1 -DUNLINKS=6 -DDEATHS=0
+ * Check: both -DRING=6 -DWRITES=1 -DUNLINKS=3 -DBOTH -DDEATHS=0
  * Check: deaths -DRING=8 -DWRITES=1 -DUNLINKS=1 -DDEATHS=1
  * Rule: NO_CLAIM wake an appender looks at asleep
  * Rule: CLAIM_FIRST wake after it has published its record
@@ -41,6 +42,9 @@
  * Rule: NO_RESERVATION room the room is taken before the call, not at the append
  * Rule: NO_FILE_RESERVE fences each live file keeps 128 bytes free
  * Rule: UNLINK_TAKES_ALL unlinks an UNLINK leaves each live file its FENCE
+ * Rule: GONE_UNLINKS both an UNLINK of a file that was trimmed takes no line of another's
+ * Rule: GONE_FENCES both nor does its FENCE
+ * Rule: GONE_FAILS both which is not needed, so that it may find no room
  * Rule: NO_RECOUNT deaths the notes are counted anew before a writer is told that there is no room
  * Rule: NO_TAKEOVER deaths a dead owner's lane lock is taken over
  */
@@ -164,14 +168,23 @@ inline append(type, need)
 			/* find_place */
 			was = LIVE(me);
 			end = head + (need > RING - head % RING -> RING - head % RING : 0) + need;
+			kept = reserved + KEPT * live_files;
 			if
+#ifdef GONE_FENCES
 			:: type == FENCE -> kept = 0
+#else
+			:: type == FENCE -> kept = (was -> 0 : kept)
+#endif
 #ifdef UNLINK_TAKES_ALL
 			:: type == UNLINK -> kept = 0
 #else
+#ifdef GONE_UNLINKS
 			:: type == UNLINK -> kept = live_files
+#else
+			:: type == UNLINK -> kept = (was -> live_files : kept + KEPT)
 #endif
-			:: type == WRITE -> kept = reserved + KEPT * live_files + (was -> 0 : KEPT)
+#endif
+			:: type == WRITE -> kept = kept + (was -> 0 : KEPT)
 			fi;
 			no_room = (end - tail + kept > RING);
 			kept = 0
@@ -211,7 +224,11 @@ inline fence_file()
 	if
 	:: LIVE(me) ->
 		append(FENCE, 1);
+#ifdef GONE_FAILS
 		assert(!no_room)
+#else
+		assert(!no_room || !LIVE(me))
+#endif
 	:: else
 	fi
 }
@@ -287,12 +304,17 @@ proctype writer(byte me)
 				atomic { late[me] = false; outs[me] = 0; seq[me] = 0; full_seq[me] = 0 }
 #endif
 			fi
+#ifdef BOTH
+		:: unlinks < UNLINKS && LIVE(me) ->
+#else
 		:: me == 1 && unlinks < UNLINKS && LIVE(me) ->
+#endif
 			append(UNLINK, 1);
 			unlinks++;
 			if
 			:: no_room ->
-				assert(UNLINKS > 1);
+				/* one has its line, of a file that was not trimmed meanwhile */
+				assert(UNLINKS > 1 || !LIVE(me));
 				break
 			:: else
 			fi
