@@ -29,6 +29,16 @@ static int append_fence(struct session *s, const struct caller *who, struct file
 	return file_live(s, r->f) ? -ENOSPC : 0;
 }
 
+/* pages_drop, whose sync is a sync like any other. */
+static int drop_pages(struct session *s, struct file_ref *r)
+{
+	int rc = pages_drop(s, r->fd);
+
+	if (rc < 0)
+		file_sync_failed(s, r);
+	return rc;
+}
+
 static int heal_and_sync(struct session *s, const struct caller *who, struct file_ref *r,
 			 const struct file_range *keep)
 {
@@ -51,7 +61,7 @@ static int heal_and_sync(struct session *s, const struct caller *who, struct fil
 			return -EIO;
 		}
 		if (rc == 0 && !keep && !dropped && pages_unwritten(r->fd)) {
-			rc = pages_drop(s, r->fd);
+			rc = drop_pages(s, r);
 			if (rc < 0)
 				return rc;
 			dropped = true;
@@ -99,7 +109,7 @@ static int sync_alone(struct session *s, struct file_ref *r)
 {
 	int rc = file_real_sync(s, r, false);
 
-	return rc == 0 && pages_unwritten(r->fd) ? pages_drop(s, r->fd) : rc;
+	return rc == 0 && pages_unwritten(r->fd) ? drop_pages(s, r) : rc;
 }
 
 int file_put_right(struct session *s, const struct caller *who, struct file_ref *r)

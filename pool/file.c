@@ -73,6 +73,15 @@ void file_unlock(struct session *s, struct file_ref *r)
 	lock_release(&r->f->lock);
 }
 
+void file_sync_failed(struct session *s, struct file_ref *r)
+{
+	/* Seq_cst, like every raise: a heal clears it only unmoved. */
+	atomic_add_seq(&r->f->degraded, 1);
+	/* The kernel may have dropped pages and now calls them clean: from here on this description
+	 * proves newer records only. */
+	r->open_head = control_head(&s->ctl).head;
+}
+
 int file_real_sync(struct session *s, struct file_ref *r, bool data_only)
 {
 	struct ctl_file *f = r->f;
@@ -86,10 +95,7 @@ int file_real_sync(struct session *s, struct file_ref *r, bool data_only)
 	} while (rc == -EINTR);
 
 	if (rc < 0) {
-		atomic_add_seq(&f->degraded, 1);
-		/* The kernel may have dropped pages and now calls them clean: from here on this
-		 * description proves newer records only. */
-		r->open_head = control_head(&s->ctl).head;
+		file_sync_failed(s, r);
 		return rc;
 	}
 	/* fdatasync does not cover the metadata calls that are counted too. */

@@ -39,6 +39,9 @@ int file_touch_before(struct session *s, const struct caller *who, struct file_r
 /* A TOUCH now, if the file is live. 0, or -ENOSPC: only reserve left. */
 int file_touch_now(struct session *s, const struct caller *who, struct file_ref *r);
 
+/* The books of a sync that failed. */
+void file_sync_failed(struct session *s, struct file_ref *r);
+
 /* fsync (data_only: fdatasync, which proves no metadata call) with the degraded / synced books. */
 int file_real_sync(struct session *s, struct file_ref *r, bool data_only);
 

@@ -229,6 +229,36 @@ static void opened_in_the_middle(void **state)
 	assert_int_equal(paged_disk(0, 0), 'A');
 }
 
+static void told_elsewhere(void)
+{
+	paged.file[0].errors++;
+}
+
+static void at_the_drop(void)
+{
+	paged.before_sync = told_elsewhere;
+}
+
+/* The sync that comes before pages are dropped is one like any other: what it was told nobody is told again
+ * who has the description, too (a forked process), so degraded must say it. */
+static void drop_that_fails(void **state)
+{
+	(void)state;
+	assert_int_equal(paged_write(&a, 0, 64, 'a'), 64);
+	paged_fails(0, true);
+	paged_told(0);
+	opened = paged_open(0, 1);
+	paged.before_sync = at_the_drop;
+	assert_int_equal(fenced(&opened), -EIO);
+	assert_null(paged.before_sync);
+	assert_int_equal(a.f->degraded, 1);
+	assert_true(space_file_live(&paged.e.s, a.f));
+
+	assert_int_equal(fenced(&opened), 0);
+	assert_int_equal(a.f->degraded, 0);
+	assert_int_equal(paged_disk(0, 0), 'a');
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, paged_tear_down)
@@ -239,6 +269,7 @@ int main(void)
 		CASE(room_is_reserved_before_the_call),
 		CASE(dropped_and_failed_again),
 		CASE(opened_in_the_middle),
+		CASE(drop_that_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
