@@ -66,7 +66,6 @@ static int file_fails(struct domain *d, struct domain_file *df, const char *what
 /* A sync or heal of one file failed. Never just tried again: the kernel may have dropped the pages. */
 static int file_failed(struct domain *d, struct domain_file *df, int error, const char *what)
 {
-	struct ctl_cell cell;
 	int fd;
 
 	if (error == -EFAULT)
@@ -94,11 +93,8 @@ static int file_failed(struct domain *d, struct domain_file *df, int error, cons
 			df->fd = fd;
 			pthread_mutex_unlock(&d->lock);
 		}
-		/* Read after the opening: what is below may have failed before this description. */
-		r = words_head(d, &cell);
-		if (r < 0)
-			return r;
-		df->open_head = cell.head;
+		/* Also where the old one is kept: it has told us, and will not again. */
+		df->open_head = OPEN_HEAD_NONE;
 	}
 
 	return file_fails(d, df, what, error_words(error));
@@ -248,6 +244,9 @@ static int file_durable(struct domain *d, struct domain_file *df, uint64_t head,
 		return file_failed(d, df, r, all ? "fsync" : "fdatasync");
 
 	df->durable_below = head;
+	/* A heal has covered all that was there when it had the lock: no second one for what came between. */
+	if (heal && df->open_head != OPEN_HEAD_NONE)
+		df->durable_below = max_of(head, df->open_head);
 	if (df->failing)
 		log_msg(LOG_NOTICE, d->name, "%s: synced again", df->entry.path);
 	failing_set(df, false);

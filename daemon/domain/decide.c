@@ -146,12 +146,11 @@ static bool unlinked(const struct domain *d, int index)
 	return GUARD(look_unlinked(&d->s.ctl.files[index])) == 1;
 }
 
-/* One file of the catalog: a description of our own again. Its older records will be healed, since
- * open_head lies above them. */
+/* One file of the catalog: a description of our own again, to which no record is newer yet: what is live at
+ * the first step will be healed. */
 static int resume_file(struct domain *d, uint32_t catalog, const struct pool_file *e)
 {
 	struct domain_file *df;
-	struct ctl_cell cell;
 	int fd = -1, index, r;
 
 	index = GUARD(entry_index(&d->s.ctl, e->id));
@@ -187,15 +186,8 @@ static int resume_file(struct domain *d, uint32_t catalog, const struct pool_fil
 	df->index = (uint32_t)index;
 	df->catalog = catalog;
 	df->entry = *e;
-	/* After the opening. */
-	r = words_head(d, &cell);
-	if (r < 0) {
-		if (fd >= 0)
-			(void)close(fd);
-		free(df);
-		return r;
-	}
-	df->open_head = cell.head;
+	/* Also where it could not be opened: nobody takes its lock before registry_tick has opened it. */
+	df->open_head = OPEN_HEAD_NONE;
 	registry_add(d, df);
 	return 0;
 }

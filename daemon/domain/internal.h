@@ -38,6 +38,13 @@ enum domain_state {
 	STATE_QUARANTINED = 3, /* until recover --apply or --discard */
 };
 
+/*
+ * Opened, and the file's lock not held since. A head that is read without it may lie below the record of a
+ * write that is under way: its bytes are in the page cache, may be lost to a write-back that fails, and
+ * others may hear of that before we open; the record comes later. Nothing is trusted, the first step heals.
+ */
+#define OPEN_HEAD_NONE UINT64_MAX
+
 /* One registered file. The control file's entry is the client's: only its dynamic words are read. */
 struct domain_file {
 	uint64_t id;
@@ -45,7 +52,7 @@ struct domain_file {
 	uint32_t catalog;	/* in the catalog */
 	int fd;			/* our own description; -1: not to be had, found says why */
 	int found;		/* identity_open's last answer */
-	uint64_t open_head;	/* head when it was opened, or reopened after an error */
+	uint64_t open_head;	/* head at the first lock since it was opened; or OPEN_HEAD_NONE */
 	uint64_t durable_below; /* the file's records below are durable in it, by our own sync */
 	uint64_t retry_ns;	/* CLOCK_MONOTONIC; not tried before, after a failure */
 	uint64_t backoff_ns;
@@ -261,6 +268,10 @@ static inline struct ctl_file *words_entry(const struct domain *d, const struct 
 {
 	return &d->s.ctl.files[df->index];
 }
+/* A reference to a registered file as the lock functions of pool/ take it, and what they have noted in it
+ * taken over again: both sides of each call that takes the lock. */
+struct file_ref words_ref(const struct domain *d, const struct domain_file *df);
+void words_noted(struct domain_file *df, const struct file_ref *ref);
 /* Locks a registered file as the daemon; persists rewrite_until first. file_lock's errors, -EFAULT. */
 int words_lock(struct domain *d, struct domain_file *df, struct file_ref *ret);
 /* The same for a file whose inode is gone: what a dead owner left (`op`, a write without its record) is

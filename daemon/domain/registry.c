@@ -286,7 +286,8 @@ static void take_on(struct domain *d, struct domain_request *r, const struct poo
 		goto fail;
 	}
 
-	/* Read after the opening: what is below may have failed before our description was there. */
+	/* Read after the opening: what is below may have failed before our description was there. Without the
+	 * lock: nobody knows the entry yet, so no write of it is under way. */
 	rc = words_head(d, &cell);
 	if (rc == 0) {
 		df->open_head = df->durable_below = cell.head;
@@ -393,9 +394,7 @@ void request_register(struct domain *d, struct domain_request *r)
 
 static int yield_file(struct domain *d, struct domain_file *df)
 {
-	struct file_ref ref = {
-		.f = words_entry(d, df), .id = df->id, .fd = df->fd, .open_head = df->open_head
-	};
+	struct file_ref ref = words_ref(d, df);
 	int r;
 
 	if (df->fd < 0)
@@ -406,7 +405,7 @@ static int yield_file(struct domain *d, struct domain_file *df)
 	d->changing = df;
 	r = GUARD(file_enter_bypass(&d->s, &d->who, &ref, BYPASS_FOREIGN));
 	d->changing = NULL;
-	df->open_head = ref.open_head;
+	words_noted(df, &ref);
 	return r;
 }
 

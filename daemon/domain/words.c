@@ -67,23 +67,35 @@ int words_file(const struct domain *d, const struct domain_file *df, struct file
 	return ret->id == df->id ? 0 : -EBADMSG;
 }
 
+struct file_ref words_ref(const struct domain *d, const struct domain_file *df)
+{
+	return (struct file_ref){
+		.f = words_entry(d, df),
+		.id = df->id,
+		.fd = df->fd,
+		.open_head = df->open_head == OPEN_HEAD_NONE ? OPEN_HEAD_UNKNOWN : df->open_head,
+	};
+}
+
+void words_noted(struct domain_file *df, const struct file_ref *ref)
+{
+	/* Unknown still: the lock was not to be had. */
+	if (ref->open_head != OPEN_HEAD_UNKNOWN)
+		df->open_head = ref->open_head;
+}
+
 int words_lock(struct domain *d, struct domain_file *df, struct file_ref *ret)
 {
 	int r;
 
-	*ret = (struct file_ref){
-		.f = words_entry(d, df),
-		.id = df->id,
-		.fd = df->fd,
-		.open_head = df->open_head,
-	};
+	*ret = words_ref(d, df);
 	/* Taking the lock may already change the file: what a dead owner left is put right. */
 	r = rewrite_renew(d, df);
 	if (r < 0)
 		return r;
 	d->changing = df;
 	r = GUARD(file_lock(&d->s, &d->who, ret));
-	df->open_head = ret->open_head;
+	words_noted(df, ret);
 	if (r < 0)
 		d->changing = NULL;
 	return r;
@@ -125,7 +137,7 @@ static int unlock(struct domain *d, struct file_ref *ref)
 void words_unlock(struct domain *d, struct domain_file *df, struct file_ref *ref)
 {
 	/* A failed sync under the lock has moved it. */
-	df->open_head = ref->open_head;
+	words_noted(df, ref);
 	d->changing = NULL;
 	(void)GUARD(unlock(d, ref));
 }

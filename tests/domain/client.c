@@ -78,7 +78,26 @@ static int receive_message(int sock, struct message *m, int fds[2])
 
 /* ---- the child -------------------------------------------------------------------------------- */
 
+/* A write stands between its real call and its record, and says so here; -1: none does. */
+static int hold_sock = -1;
+
+static ssize_t pwritev_held(int fd, const struct iovec *iov, int n, int64_t offset, int flags)
+{
+	ssize_t done = session_sys_io.pwritev(fd, iov, n, offset, flags);
+	struct message m = { .reply.result = done };
+	int sock = hold_sock, fds[2];
+
+	hold_sock = -1;
+	if (sock >= 0) {
+		send_message(sock, &m, NULL, 0);
+		if (receive_message(sock, &m, fds) < 0)
+			_exit(0);
+	}
+	return done;
+}
+
 struct child {
+	int sock;
 	struct session s;
 	struct caller who;
 	struct file_ref ref;
@@ -87,11 +106,14 @@ struct child {
 
 static int64_t attach(struct child *c, int control_fd, int lane_fd)
 {
+	static struct session_io io;
 	struct stat st;
 	uint8_t *base;
 	int r;
 
-	c->s = (struct session){ .io = &session_sys_io };
+	io = session_sys_io;
+	io.pwritev = pwritev_held;
+	c->s = (struct session){ .io = &io };
 	c->who = (struct caller){ .tid = sys_gettid() };
 	c->lane_fd = lane_fd;
 	r = control_map(&c->s.ctl, control_fd, &c->s.head_copy);
@@ -161,6 +183,11 @@ static int64_t obey(struct child *c, struct client_command *k, const int *fds, i
 		return 0;
 	case CLIENT_WRITE:
 		return write_bytes(c, k->a, k->b, (uint8_t)k->c);
+	case CLIENT_WRITE_HELD:
+		hold_sock = c->sock;
+		return write_bytes(c, k->a, k->b, (uint8_t)k->c);
+	case CLIENT_FENCE:
+		return file_fenced(&c->s, &c->who, &c->ref, NULL, NULL);
 	case CLIENT_SYNC:
 		return file_sync(&c->s, &c->who, &c->ref, false);
 	case CLIENT_UNLINK:
@@ -202,7 +229,7 @@ static int64_t obey(struct child *c, struct client_command *k, const int *fds, i
 
 static void child_main(int sock)
 {
-	struct child c = { .lane_fd = -1 };
+	struct child c = { .sock = sock, .lane_fd = -1 };
 	struct message m;
 	int fds[2] = { -1, -1 };
 

@@ -11,7 +11,10 @@ enum client_op {
 	CLIENT_OPEN,	   /* path; the descriptor comes back (it keeps its own) */
 	CLIENT_BIND,	   /* a: entry, b: id */
 	CLIENT_WRITE,	   /* a: offset, b: length, c: byte */
+	CLIENT_WRITE_HELD, /* the same, up to the real call: its result; any next command has the record
+			      appended, and its result is the write's */
 	CLIENT_SYNC,
+	CLIENT_FENCE,	    /* RULE F around nothing */
 	CLIENT_UNLINK,	    /* path */
 	CLIENT_UNLINK_DIES, /* is killed between the UNLINK record and the call: no reply */
 	CLIENT_FENCED_DIES, /* is killed inside RULE F: no reply */

@@ -15,3 +15,7 @@ unsigned faults_syncs(uint64_t ino);
 void faults_slow_writes(unsigned ms);
 /* Calls it once, after the next good sync of that inode. */
 void faults_after_sync(uint64_t ino, void (*call)(void));
+/* Calls it once, before the next opening anew of a descriptor's file, by its path in /proc. */
+void faults_before_reopen(void (*call)(void));
+/* Opening by handle fails with that errno; 0: not any more. */
+void faults_open_by_handle(int error);
