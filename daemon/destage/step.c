@@ -100,6 +100,21 @@ static int file_failed(struct domain *d, struct domain_file *df, int error, cons
 	return file_fails(d, df, what, error_words(error));
 }
 
+/*
+ * What `degraded` holds while a heal of ours is under way, the lock given back. Its own value: a session may
+ * heal meanwhile and clear it, and another sync fail, which makes the same number of it again.
+ */
+#define DEGRADED_HEAL 0x80000000u
+
+static int mark_heal(struct ctl_file *f, uint32_t *ret)
+{
+	uint32_t seen = atomic_load_seq(&f->degraded);
+
+	/* Under the file's lock, as all who raise or clear it but ourselves. */
+	*ret = seen && atomic_cas_seq(&f->degraded, &seen, DEGRADED_HEAL) ? DEGRADED_HEAL : 0;
+	return 0;
+}
+
 /* Writes the newest live payload of each byte again. *ret_degraded: the counter before it. anew: into pages
  * that are read in from the disk, see pool/pages.h. */
 static int file_heal(struct domain *d, struct domain_file *df, bool anew, uint32_t *ret_degraded)
@@ -112,7 +127,8 @@ static int file_heal(struct domain *d, struct domain_file *df, bool anew, uint32
 	if (r < 0)
 		return r;
 	r = words_file(d, df, &w);
-	*ret_degraded = w.degraded;
+	if (r == 0)
+		r = GUARD(mark_heal(words_entry(d, df), ret_degraded));
 	if (r == 0 && anew)
 		r = pages_drop(&d->s, df->fd);
 	if (r == 0)

@@ -2,7 +2,8 @@
 /*
  * What the daemon's description of a file cannot know: a write that is under way while it is opened. Its
  * bytes are in the page cache already and may be lost to a write-back that fails; somebody else, without the
- * library, is told of that before we open, so that no sync of ours tells; its record comes after.
+ * library, is told of that before we open, so that no sync of ours tells; its record comes after. And what
+ * happens to a file between the daemon's heal and its last look at it.
  */
 
 #include "env.h"
@@ -23,9 +24,7 @@ static void set_age(struct env *e, uint64_t ns)
 
 static int64_t write_held(struct client *c, uint64_t offset, uint64_t n, uint8_t byte)
 {
-	struct client_command k = {
-		.op = CLIENT_WRITE_HELD, .a = offset, .b = n, .c = byte
-	};
+	struct client_command k = { .op = CLIENT_WRITE_HELD, .a = offset, .b = n, .c = byte };
 
 	return client_do(c, &k, NULL, NULL);
 }
@@ -104,6 +103,34 @@ static void opened_late(void **state)
 	assert_flushed(e, 0, 'x');
 }
 
+/* Between the daemon's heal and its last look: a session heals, too, and clears the counter; then a sync of
+ * another fails, which was all that told of it. */
+static void heal_and_fail_again(void)
+{
+	in_between[0] = env_op(&now->b, CLIENT_FENCE);
+	in_between[1] = env_write(&now->a, 4096, 4096, 'y');
+	(void)env_op(&now->a, CLIENT_DEGRADE);
+	env_lose_pages(now, 0, 4096, 4096);
+}
+
+static void cleared_and_raised_again(void **state)
+{
+	struct env *e = *state;
+
+	now = e;
+	set_age(e, ENV_LONG_NS);
+	env_join(e, &e->a, 0, "d");
+	env_join(e, &e->b, 0, "d");
+	assert_int_equal(env_write(&e->a, 0, 4096, 'x'), 4096);
+	assert_int_equal(env_op(&e->a, CLIENT_DEGRADE), 0);
+	faults_after_sync(e->ino[0], heal_and_fail_again);
+	assert_int_equal(env_ask(e, DOMAIN_FLUSH, "d", -1, 0).status, 0);
+	assert_int_equal(in_between[0], 0);
+	assert_int_equal(in_between[1], 4096);
+	assert_flushed(e, 8191, 'y');
+	assert_int_equal(env_byte(e, 0, 4095), 'x');
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, env_setup, env_teardown)
@@ -111,6 +138,7 @@ int main(void)
 		TEST(a_write_over_a_restart),
 		TEST(a_write_over_a_failed_sync),
 		TEST(opened_late),
+		TEST(cleared_and_raised_again),
 	};
 
 	if (getenv("DOMAIN_TEST"))

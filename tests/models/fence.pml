@@ -10,22 +10,22 @@
  * heals, syncs and trims. The disk fails once or twice at any time: the page is clean from then on, was not
  * written, and may be dropped; on a file system like ext4 the extent of a new block stays unwritten, so that
  * later writes are lost, too, until the page was dropped. An open description hears of an error once; one
- * that was opened since, only if nobody had heard of it.
- * Left out: a second error that a sync without the library alone was told of, between the worker's failed
- * sync and its opening anew; several places (heal's order by intervals: tests/crash), the medium (tests/crash), bypass
+ * that was opened since, only if nobody had heard of it. With SHARED the clients have one description between
+ * them, as after a fork: what one of them has heard the other never hears, and notes its open_head apart.
+ * With TOLD somebody without the library syncs, too, and is told. LOST begins where the worker's sync of a
+ * first record has failed.
+ * Left out: several places (heal's order by intervals: tests/crash), the medium (tests/crash), bypass
  * (token.pml), a file preallocated on purpose (its pages are dropped for nothing), the daemon's restart.
  *
  * Properties: what was acknowledged is what a power cut at any step would leave, or newer: no record is
  * dropped whose bytes are not durable, and no older record is replayed over a newer call; heal writes
  * nothing older over what a reader may have seen; while bytes are known to be lost the file is degraded.
  *
- * That degraded is cleared only if it has not moved is one safety more than is needed here: who heard of an
- * error heals by its open_head, too.
- *
- * Check: safety -DCALLS=2 -DOTHERS=1 -DFAULTS=1
- * Check: twice -DCALLS=2 -DOTHERS=1 -DFAULTS=2
- * Check: settled -DCALLS=2 -DOTHERS=1 -DFAULTS=1 -DSETTLE
- * Deep: all -DCALLS=2 -DOTHERS=2 -DFAULTS=1
+ * Check: safety -DCALLS=2 -DOTHERS=1 -DFAULTS=1 -DTOLD
+ * Check: settled -DCALLS=2 -DOTHERS=1 -DFAULTS=1 -DTOLD -DSETTLE
+ * Check: shared -DCALLS=2 -DOTHERS=1 -DFAULTS=1 -DSHARED -DLOST
+ * Check: told -DCALLS=2 -DOTHERS=1 -DFAULTS=2 -DTOLD
+ * Deep: all -DCALLS=2 -DOTHERS=2 -DFAULTS=1 -DTOLD
  * Rule: NO_FENCE safety everything older is fenced off before the call
  * Rule: FENCE_FIRST safety the FENCE comes after the sync
  * Rule: NO_SECOND_SYNC safety the call is synced before it is acknowledged
@@ -33,41 +33,55 @@
  * Rule: NO_HEAL safety after a failed sync the bytes are written again
  * Rule: HEAL_OVER_CUT safety heal leaves a dead owner's newer bytes alone
  * Rule: OPENED_UNLOCKED safety what a description proves is counted from its first lock
+ * Rule: REOPENED_UNLOCKED told the worker's, too, which may come from a second failure
+ * Rule: CLEARED_MOVED shared degraded is cleared only if it has not moved since the heal began
+ * Rule: NO_MARK shared nor cleared and raised again where the lock was let go of in between
  * Rule: PAGES_KEPT safety after a heal, pages of unwritten extents are dropped and healed anew
  * Rule: PAGES_KEPT_ALONE safety those of a fenced call that failed, too
  * Rule: KEEP_UNSEEN settled where newer bytes must be kept such a sync counts as failed
- * Rule: DROPPED_ONCE twice and once more when the sync after that fails
+ * Rule: DROPPED_ONCE told and once more when the sync after that fails
  * Rule: TAIL_FIRST safety the tail moves after the sync
  * Rule: HEAD_LATE safety and over what was appended before it
  */
 #define WORKER 2
+#define MARK   100 /* DEGRADED_HEAL */
 
-byte page, disk; /* in the page cache, and durable */
+#ifdef LOST
+#define WAS 1
+#else
+#define WAS 0
+#endif
+byte page = WAS, disk; /* in the page cache, and durable */
 bool dirty;
 bool unwritten; /* the extent is, after an error: zeros, whatever was written */
 bool stuck; /* and the page does not know, so that its next writeback does not change that */
-byte record, first; /* newest and oldest live record; 0: none */
-byte head = 1; /* above all records */
-byte acked, next = 1;
-byte errors, reported; /* writeback errors of the inode so far, and those that somebody heard of */
+byte record = WAS, first = WAS; /* newest and oldest live record; 0: none */
+byte head = 1 + WAS; /* above all records */
+byte acked = WAS, next = 1 + WAS;
+byte errors = WAS, reported = WAS; /* writeback errors of the inode so far, and those that somebody heard of */
 byte heard[3]; /* by each open description */
 byte opened[3] = 1; /* open_head; 0: noted at the first lock, when no write is under way */
 bool op, cut; /* entry: op; write_length */
-byte degraded;
-bool known; /* somebody was told, and the bytes have not been written again */
+byte degraded = WAS;
+bool known = WAS; /* somebody was told, and the bytes have not been written again */
 byte lock; /* 1 + owner */
 bool dead[2];
 
 #define AFTER_CUT (record != 0 -> record : disk)
 #define CHECK	  assert(AFTER_CUT >= acked)
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
+#ifdef SHARED
+#define HEARD(me) heard[me - (me == 1)] /* client 1 has that of 0 */
+#else
+#define HEARD(me) heard[me]
+#endif
 
 /* Without the books. */
 inline bare_sync(me)
 {
 	atomic {
 		if
-		:: errors != heard[me] -> heard[me] = errors; reported = errors; failed = true;
+		:: errors != HEARD(me) -> HEARD(me) = errors; reported = errors; failed = true;
 			known = known || (record != 0 && !dirty && disk < record)
 		:: else -> failed = false
 		fi;
@@ -94,7 +108,11 @@ inline clear_degraded(was)
 {
 	atomic {
 		if
+#ifdef CLEARED_MOVED
+		:: was != 0 ->
+#else
 		:: was != 0 && degraded == was ->
+#endif
 			degraded = 0;
 			assert(!known)
 		:: else
@@ -118,7 +136,7 @@ inline heal(keep, over)
 /* pages_drop: dirty pages are not dropped, so they are synced first */
 inline drop(me)
 {
-	bare_sync(me);
+	fsync(me);
 	atomic {
 		if
 		:: !failed -> page = disk; stuck = false
@@ -306,6 +324,7 @@ again:	calls++;
 over:	atomic { mine = 0; failed = false; kept = false }
 	if
 	:: calls < (me == 0 -> CALLS : OTHERS) -> goto again
+#ifndef SHARED
 	:: calls < (me == 0 -> CALLS : OTHERS) -> /* opens it anew */
 		atomic {
 			heard[me] = reported;
@@ -316,9 +335,19 @@ over:	atomic { mine = 0; failed = false; kept = false }
 #endif
 			goto again
 		}
+#endif
 	:: true
 	fi;
 died:	skip
+}
+
+inline mark_heal()
+{
+#ifdef NO_MARK
+	was = degraded
+#else
+	atomic { degraded = (degraded != 0 -> MARK : 0); was = degraded }
+#endif
 }
 
 proctype worker(byte me)
@@ -327,7 +356,11 @@ proctype worker(byte me)
 	bool failed, kept, heals, dropped;
 
 	do
-	:: atomic { record != 0 || degraded != 0 -> h = record; heals = degraded != 0 || first < opened[me] }
+	:: atomic {
+		record != 0 || degraded != 0 ->
+		h = record;
+		heals = degraded != 0 || opened[me] == 0 || first < opened[me]
+	   }
 #ifdef TAIL_FIRST
 		atomic { record = (record <= h -> 0 : record); CHECK }
 #endif
@@ -339,7 +372,7 @@ proctype worker(byte me)
 			:: failed -> goto fails
 			:: else
 			fi;
-			was = degraded;
+			mark_heal();
 			heal(false, false);
 			lock = 0
 		:: else
@@ -354,7 +387,7 @@ proctype worker(byte me)
 			:: failed -> goto fails
 			:: else
 			fi;
-			was = degraded;
+			mark_heal();
 			drop(me);
 			if
 			:: failed -> lock = 0; goto fails
@@ -369,7 +402,13 @@ proctype worker(byte me)
 		if
 		:: failed ->
 fails:			degraded++;
-			atomic { heard[me] = reported; opened[me] = head } /* opened anew */
+			/* opened anew */
+#ifdef REOPENED_UNLOCKED
+			heard[me] = reported;
+			opened[me] = head
+#else
+			atomic { heard[me] = reported; opened[me] = 0 }
+#endif
 		:: else ->
 #ifdef HEAD_LATE
 			h = record;
@@ -411,7 +450,7 @@ active proctype disk_fault()
 		fi;
 		if
 		:: atomic { !dirty && page != disk -> page = disk; stuck = false }
-#if FAULTS == 1
+#ifdef TOLD
 		:: reported = errors /* somebody without the library syncs, and is told */
 #endif
 		:: true
@@ -421,5 +460,9 @@ active proctype disk_fault()
 }
 
 init {
-	atomic { run client(0); run client(1); run worker(WORKER) }
+	atomic {
+		heard[WORKER] = WAS;
+		opened[WORKER] = 1 - WAS; /* opened anew */
+		run client(0); run client(1); run worker(WORKER)
+	}
 }

@@ -110,7 +110,8 @@ static void unlink_of_a_trimmed_file(void **state)
 	assert_null(paged.before_append);
 	assert_true(a.f->unlinked);
 	assert_false(space_file_live(&paged.e.s, a.f));
-	assert_int_equal(paged.syncs, 0); /* nothing of it is live: no record, and no sync in its place */
+	assert_int_equal(paged.syncs,
+			 0); /* nothing of it is live: no record, and no sync in its place */
 
 	assert_int_equal(unlinking(&b, busy), -EBUSY);
 	head = control_head(&paged.e.s.ctl).head;
@@ -263,12 +264,9 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, paged_tear_down)
 	const struct CMUnitTest tests[] = {
-		CASE(fence_of_a_trimmed_file),
-		CASE(unlink_of_a_trimmed_file),
-		CASE(unlink_makes_it_live),
-		CASE(room_is_reserved_before_the_call),
-		CASE(dropped_and_failed_again),
-		CASE(opened_in_the_middle),
+		CASE(fence_of_a_trimmed_file),	CASE(unlink_of_a_trimmed_file),
+		CASE(unlink_makes_it_live),	CASE(room_is_reserved_before_the_call),
+		CASE(dropped_and_failed_again), CASE(opened_in_the_middle),
 		CASE(drop_that_fails),
 	};
 

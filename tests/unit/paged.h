@@ -16,8 +16,8 @@
 struct paged_file {
 	uint8_t page[PAGED_BYTES], disk[PAGED_BYTES];
 	bool dirty;
-	bool unwritten; /* zeros after a cut, whatever was written */
-	bool stuck;	/* and the page does not know: its next write-backs go nowhere */
+	bool unwritten;		   /* zeros after a cut, whatever was written */
+	bool stuck;		   /* and the page does not know: its next write-backs go nowhere */
 	unsigned errors, reported; /* of write-back so far, and those that somebody was told of */
 };
 
