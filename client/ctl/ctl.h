@@ -9,6 +9,8 @@
 #include "abi/wire.h"
 #include "daemon/config.h"
 
+#define CTL_PATH_MAX 1024 /* bytes of a path below a root; longer ones are cut off, and not found */
+
 enum ctl_exit {
 	CTL_GOOD = 0,
 	CTL_REFUSED = 1, /* degraded or refused */
@@ -32,7 +34,8 @@ struct verb {
 };
 
 extern const struct verb verb_pool_create, verb_pool_check, verb_pool_verify, verb_status,
-	verb_flush, verb_gate, verb_recover, verb_dump, verb_report;
+	verb_flush, verb_gate, verb_recover, verb_dump, verb_report, verb_enable, verb_disable,
+	verb_check;
 
 /* ---- options.c */
 

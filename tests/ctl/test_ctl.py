@@ -16,7 +16,10 @@ import outer
 import wire
 from base import USER, CtlTest
 
-VERBS = ["pool create", "pool check", "pool verify", "status", "flush", "gate", "recover", "dump", "report"]
+VERBS = ["pool create", "pool check", "pool verify", "status", "flush", "gate", "recover", "dump", "report",
+         "enable", "disable", "check"]
+# those that want a word
+NAMED = ("gate", "recover", "enable", "disable", "check")
 
 
 class Words(CtlTest):
@@ -47,14 +50,14 @@ class Words(CtlTest):
         self.assertIn("unknown option", self.ctl("--dance", expect=64).stderr)
         self.assertIn("needs a value", self.ctl("--socket", expect=64).stderr)
         for verb in VERBS:
-            words = verb.split() + (["x"] if verb in ("gate", "recover") else [])
+            words = verb.split() + (["x"] if verb in NAMED else [])
             r = self.ctl(*words, "--dance", expect=64)
             self.assertIn('%s: unknown option "--dance"' % verb, r.stderr)
             r = self.ctl(*words, "x", "y", expect=64)
             self.assertIn("unexpected argument", r.stderr)
 
-    def test_missing_domain(self):
-        for verb in ("gate", "recover"):
+    def test_missing_word(self):
+        for verb in NAMED:
             self.assertIn("is missing", self.ctl(verb, expect=64).stderr)
 
     def test_one_mode_of_recover(self):
@@ -70,7 +73,9 @@ class Words(CtlTest):
     def test_configuration(self):
         self.folder.write(lane_size='"7"')
         for verb in VERBS:
-            words = verb.split() + (["x"] if verb in ("gate", "recover") else [])
+            if verb in ("enable", "disable"):
+                continue  # read units, and no configuration
+            words = verb.split() + (["x"] if verb in NAMED else [])
             r = self.ctl(*words, expect=78)
             self.assertIn("%s:5: lane_size" % self.folder.config, r.stderr)
         r = self.ctl("-c", "/not/there.conf", "status", config=False, expect=78)
