@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* living FOLDER CASE: what a process does to a library that lives in it. Prints as `same` does. */
+#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -7,13 +8,17 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
+#include "base/atomic.h"
 #include "tests/preload/early.h"
 #include "tests/preload/say.h"
 
 #define OPENS	100000
 #define CANCELS 150
 #define LIMIT	40
+#define FORKS	20
+#define WRITERS 4
 
 static int log_file(int number)
 {
@@ -131,6 +136,98 @@ static void no_socket(void)
 	plain();
 }
 
+static uint32_t forked; /* atomic: the children are done */
+
+static void *write_until_forked(void *arg)
+{
+	int fd = *(int *)arg;
+	long bad = 0;
+
+	for (int i = 0; i < 100 || !atomic_load_acquire(&forked); i++) {
+		void *p = malloc((size_t)(1 + i % 4000));
+
+		bad += !p || pwrite(fd, "threads", 7, i % 50 * 7) != 7 ||
+		       (i % 8 == 0 && fdatasync(fd) != 0);
+		free(p);
+	}
+	return (void *)bad;
+}
+
+/* A child of one of many threads: those that held locks of ours, or of malloc's, are not in it. */
+static void threads_fork(void)
+{
+	int shared = log_file(1), own = log_file(2);
+	pthread_t threads[WRITERS];
+	long bad = 0;
+
+	for (int i = 0; i < WRITERS; i++)
+		MUST(pthread_create(&threads[i], NULL, write_until_forked, &shared) == 0);
+	for (int i = 0; i < FORKS; i++) {
+		pid_t pid = fork();
+		int status;
+
+		if (pid == 0) {
+			bool good = pwrite(shared, "child", 5, 1000 + i * 5) == 5 &&
+				    fdatasync(shared) == 0 && pwrite(own, "child", 5, i * 5) == 5;
+			int fd = log_file(3);
+
+			good &= fd >= 0 && pwrite(fd, "third", 5, i * 5) == 5 && close(fd) == 0;
+			_exit(good ? 0 : 1);
+		}
+		MUST(pid > 0 && waitpid(pid, &status, 0) == pid);
+		bad += status != 0;
+	}
+	atomic_store_release(&forked, 1);
+	for (int i = 0; i < WRITERS; i++) {
+		void *failed;
+
+		pthread_join(threads[i], &failed);
+		bad += (long)failed;
+	}
+	SAY(bad);
+	say_file("log.1");
+	say_file("log.2");
+	say_file("log.3");
+}
+
+/* Of libc's insides: a program that was built long ago, or by way of them, asks for these. */
+extern ssize_t __pwrite64(int fd, const void *bytes, size_t n, off_t offset);
+extern ssize_t __write(int fd, const void *bytes, size_t n);
+extern int __open64(const char *path, int flags, ...);
+extern off_t __lseek(int fd, off_t offset, int whence);
+extern int __close(int fd);
+extern int __dup2(int fd, int onto);
+extern int __fcntl(int fd, int command, ...);
+
+static void old_names(void)
+{
+	int fd = __open64("log.1", O_RDWR | O_CREAT | O_CLOEXEC | O_DSYNC, 0640);
+	/* stat before glibc 2.33: no new program can be linked to them */
+	int (*fxstat)(int, int, struct stat *);
+	int (*xstat)(int, const char *, struct stat *);
+	void *found[2] = { dlvsym(RTLD_DEFAULT, "__fxstat", "GLIBC_2.2.5"),
+			   dlvsym(RTLD_DEFAULT, "__xstat", "GLIBC_2.2.5") };
+	struct stat st = { 0 };
+
+	MUST(fd >= 0);
+	SAY(__write(fd, "0123456789", 10));
+	SAY(__pwrite64(fd, "abcde", 5, 20));
+	MUST(found[0] && found[1]);
+	memcpy(&fxstat, &found[0], sizeof(fxstat));
+	memcpy(&xstat, &found[1], sizeof(xstat));
+	SAY(fxstat(1, fd, &st));
+	printf("%ld\n", (long)st.st_size);
+	SAY(__lseek(fd, 0, SEEK_CUR));
+	SAY(__fcntl(fd, F_GETFL) & O_DSYNC);
+	SAY(__dup2(fd, 100) == 100);
+	SAY(__close(fd));
+	SAY(__write(100, "more", 4));
+	SAY(__pwrite64(100, "end", 3, 30));
+	SAY(xstat(1, "log.1", &st));
+	printf("%ld\n", (long)st.st_size);
+	say_file("log.1");
+}
+
 static const struct say_case cases[] = {
 	{ "plain", plain },
 	{ "opens", opens },
@@ -138,6 +235,8 @@ static const struct say_case cases[] = {
 	{ "cancelled", cancelled },
 	{ "before-us", before_us },
 	{ "no-socket", no_socket },
+	{ "threads-fork", threads_fork },
+	{ "old-names", old_names },
 	{ 0 },
 };
 

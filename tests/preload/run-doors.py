@@ -15,7 +15,7 @@ INHERITED = 50  # the number that doors.c knows
 BYPASS = ("renamed", "renamed-alone", "exchanged", "unnamed", "made-by-libc", "mapped-before", "made-writable",
           "inherited", "reopened", "by-libc-threads", "spawn-open", "spawn-dup", "crash-words")
 LANE = {"renamed-closed": 1, "mapped-to-read": 1, "printed": 3, "by-number": 6, "by-openat2": 2, "by-handle": 3,
-        "requests": 2, "flagged": 4, "lock-kept": 2, "side-by-side": 320}
+        "requests": 2, "rings": 2, "flagged": 4, "lock-kept": 2, "side-by-side": 320}
 
 
 def start(program, folder, case, env):

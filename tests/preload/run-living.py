@@ -10,10 +10,13 @@ import sys
 from harness import RULES, Check, Preload, Writer, default_builddir, find
 from sandbox import Sandbox, need
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # case: records at least (None: it must make none)
-CASES = {"plain": 50, "opens": 1050, "limit": 50, "cancelled": 200, "before-us": None, "no-socket": None}
-# libraries that come before or after ours
-NEIGHBOURS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libeatmydata.so")
+CASES = {"plain": 50, "opens": 1050, "limit": 50, "cancelled": 200, "before-us": None, "no-socket": None,
+         "threads-fork": 400, "old-names": 4}
+# libraries that come before or after ours; the allocators are linked in as well, as databases do it
+ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4")
+NEIGHBOURS = ALLOCATORS + ("libeatmydata.so",)
 
 
 def run_case(program, folder, case, env):
@@ -38,6 +41,18 @@ def compare(preload, program, case, check, name, least, libraries=None):
     print("%-40s %6d records" % (name, records), flush=True)
 
 
+def linked(preload, allocator, target):
+    """The program with that allocator among the libraries that it needs; same name, so that the rule fits."""
+    early = find(default_builddir(), "libearly.so")
+    os.makedirs(os.path.dirname(target))
+    subprocess.run(["cc", "-std=gnu17", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-O2", "-I", ROOT, "-I", os.path.join(ROOT, "include"), "-o", target,
+                    os.path.join(ROOT, "tests", "preload", "living.c"), "-Wl,--no-as-needed", allocator, early,
+                    "-Wl,-rpath," + os.path.dirname(early), "-pthread"], check=True)
+    needed = subprocess.run(["readelf", "-d", target], text=True, stdout=subprocess.PIPE, check=True).stdout
+    if os.path.basename(allocator) not in needed:
+        raise RuntimeError("%s is not linked in" % allocator)
+
+
 def neighbours(preload, program, check):
     for name in NEIGHBOURS:
         found = glob.glob("/usr/lib/*/" + name) + glob.glob("/usr/lib/*/*/" + name)
@@ -46,6 +61,11 @@ def neighbours(preload, program, check):
             continue
         for way, libraries in (("before", [found[0], preload.library]), ("after", [preload.library, found[0]])):
             compare(preload, program, "plain", check, "%s-%s" % (name, way), 50, libraries)
+        if name in ALLOCATORS:
+            own = os.path.join(preload.box.path, "linked-" + name, "living")
+            linked(preload, found[0], own)
+            for case in ("plain", "threads-fork"):
+                compare(preload, own, case, check, "%s-linked-%s" % (name, case), CASES[case])
 
 
 def main():

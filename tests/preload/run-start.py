@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SCRIPT = ("echo one two > a && cp a b && sed -i s/one/three/ b && sed s/two/four/ b > c && cp -p c d && "
           "mv d e && cat a b c e >> f && cat f; ls; sed x none; exit 7")
 EVERYBODY = "[x]\nprogram = *\npath = */log.[0-9]*\n"
-STARTS = 40
+STARTS = 15
 LIMIT_NS = 100000
 # Nearly all of the cost. Each is well below a microsecond, but ten of them in some virtual machines: there the time
 # is shown only.
