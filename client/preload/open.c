@@ -32,7 +32,9 @@ static long raw_open(const struct open_args *a, int flags)
 
 		/* Flags that openat2 does not know must reach it. */
 		how.flags = (how.flags & ~(uint64_t)(unsigned)a->flags) | (unsigned)flags;
-		how.mode = flags & (O_CREAT | __O_TMPFILE) ? how.mode : 0;
+		/* A mode for nothing is refused: that of the program must be, ours must not. */
+		if (a->flags & ~flags & (O_CREAT | __O_TMPFILE))
+			how.mode = 0;
 		return sys_call4(SYS_openat2, a->dir, a->path, &how, sizeof(how));
 	}
 	return sys_call4(SYS_openat, a->dir, a->path, flags, a->mode);
@@ -352,6 +354,12 @@ static int shim_open_by_handle_at(int dir, struct file_handle *handle, int flags
 	const struct open_args a = { .dir = dir, .handle = handle, .flags = flags };
 
 	return open_any(&a);
+}
+
+/* In libc since 2.43; one that lacks it has no program that calls it. */
+static int shim_openat2(int dir, const char *path, const struct open_how *how, size_t size)
+{
+	return open_how(dir, path, how, size);
 }
 
 int open_how(int dir, const char *path, const struct open_how *how, size_t size)

@@ -27,7 +27,7 @@ enum open_probe open_probe(const struct open_args *a);
 /* Opens; a rule's file is taken over. libc's result convention. */
 int open_any(const struct open_args *a);
 
-/* openat2(2), which libc has no function for. */
+/* openat2(2), by libc's name for it or by syscall. */
 int open_how(int dir, const char *path, const struct open_how *how, size_t size);
 
 /* A writable descriptor that libc has opened and the table does not know is a rule's file now (rename): its
