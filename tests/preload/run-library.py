@@ -28,6 +28,23 @@ def symbols(check, library):
     check(shown == listed, "exported but not in calls.def, or the reverse: %s", shown ^ listed)
 
 
+def confined(check, library):
+    """Each path that the library itself opens is among the lines for AppArmor, and the reverse."""
+    with open(os.path.join(ROOT, "etc", "apparmor.d", "local", "usr.sbin.mysqld"), encoding="ascii") as f:
+        allowed = set(re.findall(r"^\s+(?:owner )?(/\S+) \w+,$", f.read(), re.M))
+    strings = set(output("strings", "-a", library).stdout.split("\n"))
+    for path in strings:
+        if re.match(r"/(proc/self|etc|run)/\w", path):
+            path = path.replace("/proc/self/fd/", "/proc/self/fd").replace("/proc/self/", "/proc/[0-9]*/")
+            path = re.sub("^/run/pmemlogd", "/{,var/}run/pmemlogd", path)
+            path = re.sub("^/run/", "/{,var/}run/", path)
+            check(path in allowed or path + "/" in allowed, "not in the lines for AppArmor: %s", path)
+    for path in allowed:
+        if path.startswith("/proc/"):
+            name = path.replace("/proc/[0-9]*/", "/proc/self/").rstrip("/")
+            check(name in strings, "in the lines for AppArmor, not in the library: %s", path)
+
+
 def left_alone(check, library):
     """Small programs, with a library that has no rules: same output, same exit, nothing said."""
     with tempfile.TemporaryDirectory() as folder:
@@ -93,6 +110,7 @@ def main():
     library = find(default_builddir(), LIBRARY)
     check = Check()
     symbols(check, library)
+    confined(check, library)
     left_alone(check, library)
     rules(check, library)
     return 1 if check.failed else 0
