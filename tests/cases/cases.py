@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "support"))
 import machine  # noqa: E402
 from fsimage import Image  # noqa: E402
 from product import Pmemlogd, default_builddir, find  # noqa: E402
-from sandbox import Sandbox, need, run  # noqa: E402
+from sandbox import Sandbox, need, run, wait_end  # noqa: E402
 
 DOMAIN = "cases"
 RULES = """[cases]
@@ -214,11 +214,11 @@ class Stamp:
 
     def stop(self):
         self.stopping()
-        self.process.wait(timeout=30)
+        wait_end(self.process, 30)
         self.fine()
 
     def done(self, seconds=60):
-        self.process.wait(timeout=seconds)
+        wait_end(self.process, seconds)
         self.fine()
 
     def check(self):
@@ -230,13 +230,15 @@ class Stamp:
 
 def wait_for(what, condition, seconds=15):
     end = time.monotonic() + seconds
+    pause = 0.001
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > end:
             raise Failed("not within %g s: %s" % (seconds, what))
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
 
 
 class Case:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 
 from cases import Stamp
+from sandbox import wait_end
 from scene import Failed, Orders, require, wait_for
 
 POINTS = 200  # of a part with --share 1
@@ -54,7 +55,7 @@ class Crowd:
                 return False
             raise
         if self.sync != "fork" or self.orders["hit_pid"] == self.orders["pid"]:
-            self.victim.process.wait(timeout=20)
+            wait_end(self.victim.process, 20)
         return True
 
     def moving(self, stamps=None):
@@ -141,7 +142,7 @@ def hold_lock(c):
 def let_go(c):
     os.kill(c.gone_on["pid"], signal.SIGCONT)
     os.kill(c.gone_on["pid"], signal.SIGKILL)
-    c.held.process.wait(timeout=20)
+    wait_end(c.held.process, 20)
     c.m.stamps.remove(c.held)
     c.held.map.close()
     c.held = None

@@ -4,17 +4,22 @@
  *
  * An event is the entry or the exit of a system call of any of its threads and children; between the
  * exit of one and the entry of the next lie its stores to mapped memory, so both count; not the exit of
- * a call that changes nothing outside the process, since there the world is as at its entry. From the
- * event on `steps` single instructions can follow. ORDERS is a file of 4 KiB that the test maps, too
- * (scene.py knows the offsets): orders may be given while the program runs.
+ * a call that changes nothing outside the process, since there the world is as at its entry. An event is
+ * fresh where the world is not what it was at the event before: a call that changes something has ended,
+ * or a file that the program has mapped holds other bytes (world.h); one run lists them for others. From the event on `steps` single
+ * instructions can follow. ORDERS is a file that the test maps, too (orders.py knows the offsets): orders
+ * may be given while the program runs.
  *
  * Only the process that had the event dies. TERM, HUP and INT are passed on; the exit code is the
  * program's own, 128 + N after signal N. What is traced does not outlive this program.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,9 +33,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "world.h"
+
+#define FRESH_MAX 8000u
+#define CALLS_MAX 512u
+
 enum what {
 	KILL = 0,
 	STOP = 1
+};
+
+/* An event by what it is, the n-th of its kind: what other threads do seldom shifts it. */
+struct kind {
+	uint16_t call;
+	uint16_t leaving; /* 1: the exit */
+	uint32_t n;	  /* from 1 */
 };
 
 struct orders {
@@ -46,13 +63,26 @@ struct orders {
 	uint32_t stepped;
 	uint32_t pid; /* the program */
 	uint32_t hit_pid;
-	uint32_t reserved[5];
+	/* by the test */
+	uint32_t side;	/* with `only`: `at` counts 1: its entries, 2: its exits; 0: both */
+	uint32_t look;	/* list what is fresh: milliseconds for each event */
+	uint32_t begin; /* another value than before: count, and list, from 0 again */
+	/* here */
+	uint32_t fresh; /* in the list; more than FRESH_MAX: the first ones */
+	uint32_t reserved;
 	char from[256]; /* events count from the first opening of this path; empty: at once */
+	struct {
+		struct kind event;
+		struct kind before; /* n is 0: there was none */
+		uint32_t stored;    /* 1: mapped files hold other bytes than at the one before */
+	} list[FRESH_MAX];
 };
 
 static struct orders *o;
 static pid_t child;
 static bool counting;
+static bool
+	filtered; /* the ordered call and openat alone stop the program: most of the time goes into stops */
 
 static void pass_on(int signal)
 {
@@ -68,31 +98,6 @@ static uint32_t load(const uint32_t *p)
 static void store(uint32_t *p, uint32_t value)
 {
 	__atomic_store_n(p, value, __ATOMIC_SEQ_CST);
-}
-
-/* Calls that leave no trace behind a process that dies. Locks and descriptors go with it anyway. */
-static bool leaves_nothing(const struct __ptrace_syscall_info *entry)
-{
-	static const int calls[] = {
-		SYS_read,	   SYS_pread64,		SYS_close,
-		SYS_fstat,	   SYS_newfstatat,	SYS_statx,
-		SYS_fstatfs,	   SYS_statfs,		SYS_lseek,
-		SYS_mmap,	   SYS_munmap,		SYS_mprotect,
-		SYS_brk,	   SYS_access,		SYS_getdents64,
-		SYS_fgetxattr,	   SYS_getrandom,	SYS_rt_sigaction,
-		SYS_uname,	   SYS_prctl,		SYS_getpid,
-		SYS_readlink,	   SYS_rt_sigprocmask,	SYS_open_by_handle_at,
-		SYS_clock_gettime, SYS_set_robust_list,
-	};
-
-	if (entry->entry.nr == SYS_openat)
-		return (entry->entry.args[2] & (O_CREAT | O_TRUNC)) == 0;
-	if (entry->entry.nr == SYS_ioctl) /* _IOR: asks only */
-		return entry->entry.args[1] >> 30 == 2;
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (entry->entry.nr == (uint64_t)calls[i])
-			return true;
-	return false;
 }
 
 /* The process that a thread belongs to. */
@@ -118,7 +123,7 @@ static bool opens_from(pid_t tid, const struct __ptrace_syscall_info *info)
 	struct iovec to = { path, sizeof(path) - 1 };
 	struct iovec at = { .iov_len = strlen(o->from) + 1 };
 
-	if (info->op != PTRACE_SYSCALL_INFO_ENTRY || info->entry.nr != SYS_openat)
+	if (info->op == PTRACE_SYSCALL_INFO_EXIT || info->entry.nr != SYS_openat)
 		return false;
 	/* NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the other process */
 	at.iov_base = (void *)(uintptr_t)info->entry.args[1];
@@ -162,30 +167,82 @@ static void act(pid_t tid)
 	store(&o->hit, 1);
 }
 
+/* Counts it as one of its kind. */
+static struct kind kind_of(const struct call *call, bool leaving)
+{
+	static uint32_t seen[CALLS_MAX][2];
+	static uint32_t begun;
+	struct kind k = { (uint16_t)(call->nr % CALLS_MAX), leaving, 0 };
+
+	if (begun != load(&o->begin)) {
+		begun = load(&o->begin);
+		memset(seen, 0, sizeof(seen));
+		store(&o->events, 0);
+		store(&o->fresh, 0);
+	}
+	k.n = ++seen[k.call][leaving];
+	return k;
+}
+
+/* Notes the event if the world is another one than at the event before. */
+static void look(struct kind event, bool others_inside)
+{
+	static struct kind before;
+	bool stored = world_stored();
+	uint32_t i = load(&o->fresh);
+
+	if (load(&o->events) == 0)
+		before = (struct kind){ 0 };
+	if (event.leaving || stored || others_inside || before.n == 0) {
+		if (i < FRESH_MAX) {
+			o->list[i].event = event;
+			o->list[i].before = before;
+			o->list[i].stored = stored && before.n != 0;
+		}
+		store(&o->fresh, i + 1);
+	}
+	before = event;
+}
+
+/* True: this is the one that the test has ordered. */
+static bool meant(struct kind kind)
+{
+	uint32_t at = load(&o->at), only = load(&o->only), side = load(&o->side), n;
+
+	if (only && only != kind.call + 1u)
+		return false;
+	n = load(&o->events) + 1;
+	store(&o->events, n);
+	if (side && side != kind.leaving + 1u)
+		return false;
+	return at != 0 && (side ? kind.n : n) >= at;
+}
+
 static void event(pid_t tid)
 {
 	struct __ptrace_syscall_info info = { 0 };
-	static struct __ptrace_syscall_info last; /* threads may mix it up: an event more or less */
-	uint32_t last_call, at, n;
+	struct call *call = world_call(tid);
+	struct kind kind;
+	bool leaving;
 
 	if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) <= 0)
 		return;
-	if (info.op == PTRACE_SYSCALL_INFO_ENTRY)
-		last = info;
-	last_call = (uint32_t)last.entry.nr;
+	leaving = info.op == PTRACE_SYSCALL_INFO_EXIT;
+	if (leaving)
+		world_left(call, &info);
+	else
+		world_entered(call, &info);
 	if (!counting && (!*o->from || opens_from(tid, &info)))
 		counting = true;
-	if (!counting || (o->only && o->only != last_call + 1))
+	if (!counting || (leaving && call->leaves_nothing))
 		return;
-	if (info.op == PTRACE_SYSCALL_INFO_EXIT && leaves_nothing(&last))
+	kind = kind_of(call, leaving);
+	if (load(&o->look))
+		look(kind, world_others_inside(call));
+	if (!meant(kind))
 		return;
-	n = load(&o->events) + 1;
-	store(&o->events, n);
-	at = load(&o->at);
-	if (at == 0 || n < at)
-		return;
-	store(&o->call, last_call);
-	store(&o->leaving, info.op == PTRACE_SYSCALL_INFO_EXIT);
+	store(&o->call, call->nr);
+	store(&o->leaving, leaving);
 	act(tid);
 }
 
@@ -193,6 +250,7 @@ static void event(pid_t tid)
 static void stopped(pid_t tid, int status)
 {
 	int signal = WSTOPSIG(status), kind = status >> 16;
+	bool exit_wanted = false;
 
 	if (kind == PTRACE_EVENT_STOP && signal != SIGTRAP) { /* the whole process stands */
 		(void)ptrace(PTRACE_LISTEN, tid, NULL, NULL);
@@ -201,10 +259,28 @@ static void stopped(pid_t tid, int status)
 	if (signal == (SIGTRAP | 0x80)) {
 		event(tid);
 		signal = 0;
+	} else if (kind == PTRACE_EVENT_SECCOMP) { /* its entry: the other one of it never comes */
+		event(tid);
+		signal = 0;
+		exit_wanted = load(&o->side) == 2 && world_call(tid)->nr + 1 == load(&o->only);
 	} else if (kind != 0 || signal == SIGTRAP) {
 		signal = 0;
 	}
-	(void)ptrace(PTRACE_SYSCALL, tid, NULL, signal);
+	(void)ptrace(filtered && !exit_wanted ? PTRACE_CONT : PTRACE_SYSCALL, tid, NULL, signal);
+}
+
+static bool filter(uint32_t call)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
+	};
+	const struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+
+	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
 }
 
 static void program(char **argv, int go)
@@ -215,6 +291,8 @@ static void program(char **argv, int go)
 	while (read(go, &byte, 1) < 0 && errno == EINTR)
 		continue;
 	(void)close(go);
+	if (filtered && !filter(load(&o->only) - 1))
+		_exit(126);
 	if (library)
 		(void)setenv("LD_PRELOAD", library, 1);
 	(void)unsetenv("KILLAT_PRELOAD");
@@ -225,9 +303,12 @@ static void program(char **argv, int go)
 static bool seize(char **argv)
 {
 	const long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE |
-			     PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC;
+			     PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC |
+			     PTRACE_O_TRACESECCOMP;
 	int go[2], status;
 
+	/* orders that are there already, and will not change */
+	filtered = load(&o->side) && !load(&o->look);
 	if (pipe2(go, O_CLOEXEC) < 0)
 		return false;
 	child = fork();
@@ -242,7 +323,7 @@ static bool seize(char **argv)
 	    waitpid(child, &status, __WALL) != child || !WIFSTOPPED(status))
 		return false;
 	store(&o->pid, (uint32_t)child);
-	(void)ptrace(PTRACE_SYSCALL, child, NULL, NULL);
+	(void)ptrace(filtered ? PTRACE_CONT : PTRACE_SYSCALL, child, NULL, NULL);
 	return write(go[1], "", 1) == 1 && close(go[1]) == 0;
 }
 
@@ -269,9 +350,12 @@ int main(int argc, char **argv)
 			continue;
 		if (tid < 0)
 			return code;
-		if (WIFSTOPPED(status))
+		if (WIFSTOPPED(status)) {
 			stopped(tid, status);
-		else if (tid == child)
+			continue;
+		}
+		world_gone(tid);
+		if (tid == child)
 			code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 	}
 }

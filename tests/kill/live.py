@@ -4,7 +4,7 @@ heal, registration, a last session's end, reload, a clean stop, and its next sta
 
 A program of two files writes before each kill and goes on after it; a third file comes and goes. Every
 acknowledged byte must be readable at once, be in the files after the next daemon's flush and, where the
-power failed after the kill, after the recovery.
+power failed after the kill, after the recovery. The ways are those of offline.py.
 """
 import os
 import random
@@ -12,10 +12,12 @@ import signal
 import subprocess
 
 from cases import Agent, block, read
-from scene import Failed, require, wait_for
-from offline import points
+from sandbox import wait_end
+from scene import PATIENCE, Failed, wait_for
+from orders import NEVER, Spot
+from points import Counted
 
-WAYS = {"kill": 1, "cut": 0.5, "step": 0.2}
+WAYS = {"kill": 1, "cut": 0.5, "step": 0.3}
 FILES = ("log.0", "log.1")
 
 
@@ -78,7 +80,7 @@ class Live:
 
 def flush(live):
     r = live.m.command_begin("flush")
-    return lambda: r.wait(timeout=60)
+    return lambda: wait_end(r, PATIENCE)
 
 
 def heal(live):
@@ -88,12 +90,12 @@ def heal(live):
 
 def reload(live):
     os.kill(live.m.orders["pid"], signal.SIGHUP)
-    return lambda: live.m.command_begin("flush").wait(timeout=60)
+    return lambda: wait_end(live.m.command_begin("flush"), PATIENCE)
 
 
 def stop(live):
     os.kill(live.m.orders["pid"], signal.SIGTERM)
-    return lambda: live.m.product.process.wait(timeout=30)
+    return lambda: wait_end(live.m.product.process, PATIENCE)
 
 
 def register(live):
@@ -120,16 +122,15 @@ def end(live):
     agent.process.stdin.close()
 
     def done():
-        agent.process.wait(timeout=60)
-        wait_for("the domain's end", lambda: live.m.orders["hit"] or not live.m.control_files())
+        wait_end(agent.process, PATIENCE)
+        wait_for("the domain's end", lambda: live.m.orders["hit"] or not live.m.control_files(), PATIENCE)
     return done
 
 
 def resume(live):
     """The start of a daemon that finds living sessions with records."""
     live.m.end_daemon()
-    at, steps = live.at
-    live.m.traced_daemon(at, steps, wait=False)
+    live.m.traced_daemon(live.at, wait=False)
     return live.m.wait_ready_or_dead
 
 
@@ -138,41 +139,42 @@ OPS = {"destage": flush, "heal": heal, "registration": register, "end": end, "re
 
 
 def count(live, op):
-    """Events of an undisturbed one."""
+    """An undisturbed one. All events: to look at each of them would take longer than sessions wait."""
+    m = live.m
     live.begin()
     live.writes()
     if op is resume:
-        live.at = (1 << 30, 0)
+        live.at = Spot(NEVER)
         op(live)()
-        return live.m.orders["events"]
-    before = live.m.orders["events"]
+        return Counted(m.orders, looked=False)
+    m.orders.count()
     op(live)()
-    events = live.m.orders["events"] - before
+    counted = Counted(m.orders, looked=False)
     if op is stop:
-        live.m.product.kill()
-    return events
+        m.product.kill()
+    return counted
 
 
-def one(live, op, n, way, r):
+def one(live, op, spot, way):
     """Words for what is wrong."""
     m = live.m
     live.begin()
     m.fault.clear()
     live.writes()
-    steps = r.choice((3, 20, 100, 500, 2000)) if way == "step" else 0
-    live.at = (n, steps)
+    live.at = spot
     if op is not resume:
-        m.orders.after(n, steps)
+        m.orders.at_spot(spot)
     done = op(live)
     # Before the power goes nothing of the request may be waited for: its end is a death, too.
     if way == "cut" and op is not resume:
         m.wait_hit(3)  # it may have fewer events than in the undisturbed run
     else:
         done()
+    live.missed += m.orders["hit"] == 0
     if m.orders["hit"] == 0 and m.product.process:
-        m.end_daemon()  # it had fewer events this time
+        m.end_daemon()  # it had no such event this time
     elif m.product.process:
-        m.product.process.wait(timeout=20)
+        wait_end(m.product.process, PATIENCE)
         m.product.kill()
     live.spot = m.orders.where()
     m.fault.clear()
@@ -183,10 +185,10 @@ def one(live, op, n, way, r):
         if op is register:  # nobody has heard of it
             for name in [x for x in live.want if x not in FILES]:
                 del live.want[name]
-        m.product.start()
+        m.product.start(PATIENCE)
         status, words = m.product.gate()
         wrong = live.wrong() + (["gate: exit %d: %s" % (status, words)] if status else [])
-        m.product.stop()
+        m.product.stop(PATIENCE)
         return wrong + m.left_over()
     return live.wrong() + again(live, op)
 
@@ -217,19 +219,22 @@ def part_run(m, name, share, tell):
     m.begin(start=False, reconnect_timeout="200ms")
     live = Live(m)
     live.spot = ""
-    events = count(live, op)
+    live.missed = 0
+    counted = count(live, op)
+    print("        %s: %s" % (name, counted), flush=True)
     total = bad = 0
     for way, part in WAYS.items():
-        for n in points(events + 3, share * part, r):
+        for spot in counted.spots(way, share * part, r):
             total += 1
             try:
-                wrong = one(live, op, n, way, r)
+                wrong = one(live, op, spot, way)
             except (Failed, OSError, RuntimeError, subprocess.TimeoutExpired) as e:
                 wrong = ["%s" % e]
             if not wrong:
                 continue
             bad += 1
-            tell("%s %s at event %d of %d (%s): %s" % (name, way, n, events, live.spot,
-                                                       "; ".join(wrong)))
+            tell("%s %s at %s (%s): %s" % (name, way, spot, live.spot, "; ".join(wrong)))
             return total, bad  # what comes after it would start from a broken state
-    return total, bad
+    if live.missed:
+        print("        %s: %d points had no such event" % (name, live.missed), flush=True)
+    return total - live.missed, bad

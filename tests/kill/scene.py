@@ -4,7 +4,6 @@ and put back, a program runs under killat.c, and what must hold afterwards is lo
 """
 import ctypes
 import fcntl
-import mmap
 import os
 import shutil
 import signal
@@ -15,17 +14,20 @@ import time
 from cases import DOMAIN, Case, Failed, require, wait_for
 from fsimage import Image
 from machine import BOOT_ID
+from orders import Orders
 from product import default_builddir, find
-from sandbox import run
+from sandbox import wait_end
+from snapshot import Snapshot
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _GETFLAGS, _IMMUTABLE = 0x80086601, 0x10
 _DETACH = 2
-CHUNK = 64 << 10
 
 # linux/loop.h
 _CTL_GET_FREE, _CONFIGURE = 0x4C82, 0x4C0A
 _AUTOCLEAR = 4
+
+PATIENCE = 600  # seconds: what is longer hangs, also on a machine that has little time for us
 
 
 class Disk(Image):
@@ -76,107 +78,6 @@ class Disk(Image):
             self.holder = -1
 
 
-class Orders:
-    """killat.c's orders from outside."""
-
-    FIELDS = {"at": 0, "steps": 4, "what": 8, "only": 12, "events": 16, "hit": 20, "call": 24,
-              "leaving": 28, "stepped": 32, "pid": 36, "hit_pid": 40}
-
-    def __init__(self, path, start=""):
-        self.path = path
-        with open(path, "wb") as f:
-            f.truncate(4096)
-        with open(path, "r+b") as f:
-            self.map = mmap.mmap(f.fileno(), 4096)
-        self.begin(start=start)
-
-    def begin(self, at=0, steps=0, what=0, start=None):
-        """For the next program: no event yet."""
-        keep = bytes(self.map[64:320]) if start is None else start.encode().ljust(256, b"\0")
-        self.map[:320] = bytes(64) + keep
-        self.set(steps=steps, what=what)
-        self.set(at=at)
-
-    def set(self, **orders):
-        for name, value in orders.items():
-            struct.pack_into("=I", self.map, self.FIELDS[name], value)
-
-    def after(self, events, steps=0, what=0):
-        """While the program runs: so many events from now."""
-        self.set(hit=0, steps=steps, what=what)
-        self.set(at=self["events"] + events)
-
-    def __getitem__(self, name):
-        return struct.unpack_from("=I", self.map, self.FIELDS[name])[0]
-
-    def where(self):
-        return "%s of call %d%s" % ("exit" if self["leaving"] else "entry", self["call"],
-                                    ", %d steps on" % self["stepped"] if self["stepped"] else "")
-
-
-class Snapshot:
-    """Files and folders with their holes; `put` makes a folder what it was."""
-
-    def __init__(self, *folders):
-        self.folders = folders
-        self.kept = []
-        for top in folders:
-            for folder, names, files in os.walk(top):
-                self.kept += [self._note(os.path.join(folder, n))
-                              for n in sorted(names) + sorted(files)]
-
-    @staticmethod
-    def pieces(path):
-        """[(offset, bytes)] of what is not zero, and the size."""
-        zero = bytes(CHUNK)
-        found = []
-        with open(path, "rb") as f:
-            size = os.fstat(f.fileno()).st_size
-            at = 0
-            while at < size:
-                try:
-                    at = os.lseek(f.fileno(), at, os.SEEK_DATA) // CHUNK * CHUNK
-                except OSError:
-                    break
-                data = os.pread(f.fileno(), CHUNK, at)
-                if data != zero[:len(data)]:
-                    found.append((at, data))
-                at += CHUNK
-        return found, size
-
-    def _note(self, path):
-        st = os.lstat(path)
-        regular = os.path.isfile(path)
-        return path, st, self.pieces(path) if regular else None
-
-    @staticmethod
-    def fill(path, pieces, size):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        os.ftruncate(fd, size)
-        for at, data in pieces:
-            os.pwrite(fd, data, at)
-        os.close(fd)
-
-    def put(self):
-        for top in self.folders:
-            for name in os.listdir(top):
-                path = os.path.join(top, name)
-                if os.path.isdir(path):
-                    shutil.rmtree(path)
-                else:
-                    os.unlink(path)
-        for path, st, content in self.kept:
-            if content is None:
-                if not os.path.isdir(path) and (st.st_mode & 0o170000) == 0o040000:
-                    os.mkdir(path)
-                else:
-                    continue  # a socket: nobody listens there any more
-            else:
-                self.fill(path, *content)
-            os.chown(path, st.st_uid, st.st_gid)
-            os.chmod(path, st.st_mode & 0o7777)
-
-
 class Machine(Case):
     """Case, with a disk in memory and programs that are killed at a given event."""
 
@@ -187,8 +88,12 @@ class Machine(Case):
         settings.setdefault("lane_size", "1MiB")
         settings.setdefault("destage_age", "1h")
         super().begin(image=Disk(self.box, self.fs, memory), start=False, memory="300m", **settings)
+        # each run reads the catalog as a whole: by small pages that is two thirds of its time
+        subprocess.run(["mount", "-o", "remount,huge=within_size", self.product.memory],
+                       stderr=subprocess.DEVNULL)
         self.killat = find(default_builddir(), "killat")
         self.orders = Orders(os.path.join(memory, "orders"), self.product.config)
+        self.look = False  # the next program's fresh events are listed
         self.boots = 0
         self.taken = None
         if start:
@@ -253,9 +158,10 @@ class Machine(Case):
         """pmemlogctl, killed at an event (0: it runs to its end): exit status and words."""
         argv = [self.product.ctl, "-c", self.product.config, *words]
         if at:
-            self.orders.begin(at, steps)
+            self.orders.begin(at, steps, look=self.look)
             argv = [self.killat, self.orders.path] + argv
-        r = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        r = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                           timeout=PATIENCE)
         return r.returncode, (r.stdout + r.stderr).strip()
 
     def command_begin(self, *words):
@@ -268,17 +174,17 @@ class Machine(Case):
 
     def traced_daemon(self, at=0, steps=0, wait=True):
         """The daemon under killat; its events count from the reading of its configuration."""
-        self.orders.begin(at, steps)
+        self.orders.begin(at, steps, look=self.look)
         self.product.wrap = [self.killat, self.orders.path]
         try:
-            self.product.start(wait=wait)
+            self.product.start(PATIENCE, wait=wait)
         finally:
             self.product.wrap = []
 
     def wait_ready_or_dead(self):
         """True: the traced daemon decided everything; False: it was killed before."""
         try:
-            self.product.wait_ready()
+            self.product.wait_ready(PATIENCE)
             return True
         except RuntimeError:
             require(self.orders["hit"] == 1, "the daemon ended: exit %s",
@@ -300,7 +206,7 @@ class Machine(Case):
         pid = self.traced_pid()
         if pid:
             os.kill(pid, signal.SIGKILL)
-            self.product.process.wait(timeout=20)
+            wait_end(self.product.process, PATIENCE)
             self.product.kill()
         else:
             super().end_daemon()
@@ -379,5 +285,5 @@ def differs(found, want):
     return None
 
 
-__all__ = ["DOMAIN", "Disk", "Failed", "Machine", "Orders", "differs", "require", "run", "signal",
+__all__ = ["DOMAIN", "PATIENCE", "Disk", "Failed", "Machine", "Orders", "differs", "require", "signal",
            "wait_for"]

@@ -12,6 +12,7 @@ import subprocess
 import time
 
 from cases import Agent, block, read
+from sandbox import wait_end
 from clients import STEPS, Crowd
 from scene import Failed, require
 
@@ -105,7 +106,7 @@ class Schedule:
         elif self.m.traced_pid():
             self.m.orders.after(self.r.randint(1, 200), self.r.choice(STEPS))
             if self.m.wait_hit(1):
-                self.m.product.process.wait(timeout=20)
+                wait_end(self.m.product.process, 20)
                 self.m.product.kill()
             self.m.orders.set(at=0)
         else:

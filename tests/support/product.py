@@ -9,7 +9,7 @@ import struct
 import subprocess
 import time
 
-from sandbox import ROOT, run, skip
+from sandbox import ROOT, run, skip, wait_end
 
 LIBRARY = "libpmemlogd-preload.so"
 
@@ -127,18 +127,16 @@ class Pmemlogd:
 
     def wait_ready(self, timeout=30):
         end = time.monotonic() + timeout
-        self.notify.settimeout(0.1)
-        while time.monotonic() < end:
-            try:
+        self.notify.setblocking(False)
+        try:
+            while wait_end(self.process, end - time.monotonic(), self.notify.fileno()) is None:
                 if b"READY=1" in self.notify.recv(65536).split(b"\n"):
                     # nobody reads on: a full queue would stop the daemon, a closed one does not
                     self.notify.close()
                     return
-            except TimeoutError:
-                pass
-            if self.process.poll() is not None:
-                raise RuntimeError("pmemlogd: exit %s" % self.process.returncode)
-        raise RuntimeError("pmemlogd: not ready after %d s" % timeout)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError("pmemlogd: not ready after %d s" % timeout) from None
+        raise RuntimeError("pmemlogd: exit %s" % self.process.returncode)
 
     def reap(self):
         """After its end."""
@@ -157,7 +155,7 @@ class Pmemlogd:
 
     def stop(self, timeout=30):
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=timeout)
+        wait_end(self.process, timeout)
         status = self.process.returncode
         self.reap()
         if status:

@@ -7,6 +7,7 @@ when the harness dies (PR_SET_PDEATHSIG), the folder is removed at the end.
 import ctypes
 import importlib
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -70,6 +71,25 @@ def run(argv, **kw):
     if r.returncode:
         raise RuntimeError("%s: exit %d\n%s" % (" ".join(argv), r.returncode, r.stdout or ""))
     return r.stdout
+
+
+def wait_end(process, seconds, *others):
+    """Returns when the process has ended: its exit status; or None when one of the other descriptors
+    can be read before. Popen.wait(timeout) sleeps, up to 50 ms at a time; this does not."""
+    if process.poll() is None:
+        fd = os.pidfd_open(process.pid)
+        poll = select.poll()
+        for one in (fd, *others):
+            poll.register(one, select.POLLIN)
+        try:
+            ready = poll.poll(max(0, seconds) * 1000)
+        finally:
+            os.close(fd)
+        if not ready:
+            raise subprocess.TimeoutExpired(process.args, seconds)
+        if fd not in [one for one, _ in ready]:
+            return None
+    return process.wait()
 
 
 class Child:
