@@ -278,9 +278,14 @@ static int late(uint32_t t, uint64_t n, uint64_t acked, uint32_t file, uint32_t 
 
 /*
  * The last write that was issued. A page has all of it or nothing, but for this: it was written back before it
- * had a record, and older records that were live were laid over it, from one of them on to the newest. So where
- * a page shows an older write in place of it, it shows every later one, too. Behind the file's end nothing
- * counts: where no record was left of it, a power cut may keep the page and not the new size.
+ * had a record, and older records that were live were laid over it, from one of them on to the newest. So there
+ * is one number for all its pages: units show the write where what was acknowledged there is older, and what was
+ * acknowledged where that is newer. Behind the file's end nothing counts: where no record was left of it, a
+ * power cut may keep the page and not the new size.
+ *
+ * What this cannot see: a record that was live and was not laid over such a page, if no older one was, in any
+ * page of the write. Nothing here knows where the tail stood. But what loses that record loses it for each page
+ * that it had, and the others are looked at unit by unit; only bytes below this one unacknowledged write are not.
  */
 static int torn(uint32_t t, const struct unit *have, const uint64_t *model, uint32_t file)
 {
@@ -288,22 +293,22 @@ static int torn(uint32_t t, const struct unit *have, const uint64_t *model, uint
 	struct piece p = piece_of(t, n);
 	const uint32_t page = 4096 / UNIT;
 	off_t begin = (off_t)(t % THREADS_MAX) * UNITS * UNIT;
+	/* newest write that n lies over, oldest one over n where its page came to the disk */
+	uint64_t covered = 0, oldest = UINT64_MAX;
 	struct stat st;
-	int pages = 0;
 
 	if (n == 0 || p.file != file || fstat(fds[file], &st) < 0)
 		return 0;
 	for (uint32_t at = p.at; at < p.at + p.units;) {
 		uint32_t end = (at / page + 1) * page, found = 0;
-		uint64_t covered = 0,
-			 oldest = UINT64_MAX; /* newest write that n lies over, oldest over n */
+		uint64_t over = UINT64_MAX;
 
 		if (end > p.at + p.units)
 			end = p.at + p.units;
 		for (; at < end && begin + (off_t)(at + 1) * UNIT <= st.st_size; at++) {
 			if (look(&have[at], t, file, at) != n) {
-				if (model[at] < oldest)
-					oldest = model[at];
+				if (model[at] < over)
+					over = model[at];
 				continue;
 			}
 			found++;
@@ -311,11 +316,14 @@ static int torn(uint32_t t, const struct unit *have, const uint64_t *model, uint
 				covered = model[at];
 		}
 		at = end;
-		pages += found && covered >= oldest;
+		if (found && over < oldest)
+			oldest = over;
 	}
-	if (pages)
-		printf("thread %u log.%u: write %lu is torn inside %d pages\n", t, file, n, pages);
-	return pages;
+	if (covered < oldest)
+		return 0;
+	printf("thread %u log.%u: write %lu is torn: it lies over %lu, and %lu over it\n", t, file,
+	       n, covered, oldest);
+	return 1;
 }
 
 static int check_thread(uint32_t t, int shown)
