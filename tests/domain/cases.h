@@ -16,6 +16,7 @@ int failing_run(void);
 int hostile_run(void);
 int bypass_run(void);
 int beat_run(void);
+int asleep_run(void);
 
 /* How old a record may grow before it is destaged; the daemon takes it over as after a reload. */
 void set_age(struct env *e, uint64_t ns);

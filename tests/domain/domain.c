@@ -10,5 +10,5 @@ int main(void)
 		cmocka_set_test_filter(getenv("DOMAIN_TEST"));
 	/* how many failed */
 	return serves_run() + life_run() + failing_run() + hostile_run() + bypass_run() +
-	       beat_run();
+	       beat_run() + asleep_run();
 }
