@@ -131,6 +131,7 @@ static uint32_t store_pad(struct session *s, const struct place *at, uint64_t no
 
 	h.crc = begin_crc(&h);
 	pool_ops->copy(lane_at(&s->lane, at->head), &h, sizeof(h));
+	/* Relaxed: a counter that status shows; written under the lane lock. */
 	atomic_store_relaxed(&s->ctl.hot->wraps, s->ctl.hot->wraps + 1);
 	return h.crc;
 }
@@ -185,6 +186,8 @@ static void note_in_entry(struct session *s, struct ctl_file *f, const struct ap
 {
 	struct ctl_hot *hot = s->ctl.hot;
 	bool was_live = space_file_live(s, f);
+	/* Relaxed, here and below: under the lane lock and the file's. Who reads an entry without them has
+	 * seen the head that is published behind (publish, release). */
 	uint32_t live = atomic_load_relaxed(&hot->live_files);
 
 	if (r->type != RECORD_FENCE) {
@@ -241,6 +244,7 @@ static bool claims_destager(const struct session *s, uint64_t head)
 		return false;
 	if (asleep == 2 && head - atomic_load_relaxed(&hot->tail) <= s->lane.ring_size / 4)
 		return false;
+	/* One of those who see it: pairs with the exchange of each other waker. */
 	return atomic_xchg_seq(&hot->asleep, 0) != 0;
 }
 
@@ -282,6 +286,7 @@ int append_record(struct session *s, const struct caller *who, struct ctl_file *
 	crc = store_record(s, r, file_id, &at, now);
 	if (f)
 		note_in_entry(s, f, r, &at);
+	/* Relaxed: last_ns is a hint to file_touch_before, the others are counters; under the lane lock. */
 	atomic_store_relaxed(&hot->last_ns, now);
 	atomic_store_relaxed(&hot->records, hot->records + 1);
 	atomic_store_relaxed(&hot->bytes, hot->bytes + r->length);

@@ -143,6 +143,7 @@ struct ctl_cell control_head(const struct control *c)
 
 uint32_t control_files_end(const struct control *c)
 {
+	/* Relaxed: stored before the id that makes an entry (release), see the header. */
 	uint32_t end = atomic_load_relaxed(&c->hot->files_end);
 
 	return end == 0 || end > CTL_FILES ? CTL_FILES : end;

@@ -47,6 +47,8 @@ static int heal_and_sync(struct session *s, const struct caller *who, struct fil
 	int rc = 0;
 
 	for (int i = 0; i < HEAL_TRIES; i++) {
+		/* Seq_cst: pairs with the raise of the daemon's sync, which takes no lock; looked at again
+		 * below. */
 		uint32_t degraded = atomic_load_seq(&f->degraded);
 
 		rc = heal_around(s, who, r, keep);
@@ -114,6 +116,7 @@ static int sync_alone(struct session *s, struct file_ref *r)
 
 int file_put_right(struct session *s, const struct caller *who, struct file_ref *r)
 {
+	/* Relaxed: acquired with the lock from who is dead; stored in write_recorded. */
 	const struct file_range cut = { atomic_load_relaxed(&r->f->write_offset),
 					atomic_load_relaxed(&r->f->write_length) };
 	const struct file_range *keep = NULL;
@@ -156,6 +159,7 @@ long file_fenced_locked(struct session *s, const struct caller *who, struct file
 	if (rc < 0)
 		return rc;
 
+	/* Relaxed: append compares it under the lane lock, and our FENCE comes by the same lock. */
 	atomic_add_relaxed(&s->ctl.hot->rule_f, 1);
 	image_drop(s, f);
 	/* Before anything: who takes the lock from our dead hands heals, syncs and fences. Release
@@ -198,6 +202,7 @@ int file_bypass_locked(struct session *s, const struct caller *who, struct file_
 	struct ctl_file *f = r->f;
 	int rc = 0;
 
+	/* Acquire pairs with the release below and in file_leave_bypass_locked; reason is under the lock. */
 	if (atomic_load_acquire(&f->state) == FILE_BYPASS) {
 		uint32_t old = atomic_load_relaxed(&f->reason);
 
@@ -207,12 +212,14 @@ int file_bypass_locked(struct session *s, const struct caller *who, struct file_
 		return 0;
 	}
 
+	/* Both as in file_fenced_locked. */
 	atomic_add_relaxed(&s->ctl.hot->rule_f, 1);
 	image_drop(s, f);
 	atomic_store_release(&f->op, 1);
 	if (file_live(s, f))
 		rc = file_fence(s, who, r, false, keep);
 	if (rc == 0) {
+		/* Relaxed: for status, and ordered by the state's release. */
 		atomic_store_relaxed(&f->reason, reason);
 		atomic_store_relaxed(&f->bypass_ns, now_realtime_ns());
 		/* Release pairs with file_sync: the FENCE is durable before any write goes without a
@@ -323,6 +330,7 @@ long file_unlinking_locked(struct session *s, const struct caller *who, struct f
 		if (rc < 0)
 			return rc;
 	}
+	/* Release: the record first. Pairs with the daemon's look (words_file, and after a restart). */
 	if (last_name)
 		atomic_store_release(&f->unlinked, 1);
 

@@ -121,6 +121,8 @@ static bool covers(const struct session *s, const struct ctl_file *f, const stru
 {
 	uint64_t image_end = image->offset + image->length;
 
+	/* Relaxed: rule_f is compared again under the lane lock, by append; write_offset is under the
+	 * file's. */
 	return image->valid == 1 && image->id == f->id && image->length <= CTL_IMAGE_BYTES &&
 	       image->offset <= offset && end <= image_end && image_end <= file_size &&
 	       image->rule_f == atomic_load_relaxed(&s->ctl.hot->rule_f) &&
@@ -170,6 +172,7 @@ void image_keep(struct ctl_file *f, const struct image_write *w)
 	struct ctl_image *image = w->image;
 
 	image->rule_f = w->rule_f;
+	/* Relaxed: before valid, which is released below. */
 	atomic_store_relaxed(&f->write_offset, NO_OLDER_WRITE);
 	/* Release: all of the image, and the record that it stands on, come first. Pairs with the next
 	 * owner's acquire of the file's lock. */

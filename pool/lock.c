@@ -32,6 +32,8 @@ static bool owner_dead(const struct control *c, uint64_t seen, uint64_t mine)
 
 static int take_over(const struct control *c, struct ctl_lock *lock, uint64_t dead, uint64_t mine)
 {
+	/* Seq_cst: acquires what the dead owner did before its last store under the lock. From exactly the
+	 * dead word: of two that take over one gets it. */
 	if (!atomic_cas_seq(&lock->word, &dead, mine))
 		return -EAGAIN; /* somebody was faster */
 	atomic_add_relaxed(&c->hot->owner_died, 1);
@@ -68,6 +70,7 @@ int lock_acquire(const struct control *c, struct ctl_lock *lock, const struct ho
 	if (seen == mine) {
 		if (!stale_self)
 			return -EDEADLK;
+		/* relaxed: a counter for status, here and in take_over */
 		atomic_add_relaxed(&c->hot->owner_died, 1);
 		return LOCK_OWNER_DIED;
 	}
@@ -75,6 +78,7 @@ int lock_acquire(const struct control *c, struct ctl_lock *lock, const struct ho
 	for (unsigned i = 0; i < SPINS; i++) {
 		cpu_relax();
 		seen = 0;
+		/* Relaxed: the exchange behind it acquires, as above. */
 		if (atomic_load_relaxed(&lock->word) == 0 &&
 		    atomic_cas_seq(&lock->word, &seen, mine))
 			return LOCK_TAKEN;

@@ -75,6 +75,7 @@ static uint32_t raise_generation(struct ctl_slot *slot)
 
 static void describe(struct ctl_slot *slot)
 {
+	/* Relaxed: for people (status). */
 	atomic_store_relaxed(&slot->pid, (uint32_t)sys_call0(SYS_getpid));
 	atomic_store_relaxed(&slot->version, CTL_VERSION);
 	atomic_store_relaxed(&slot->since_ns, now_realtime_ns());
@@ -87,6 +88,7 @@ static int strike_note(const struct control *c, const struct holder *me)
 
 	if (r < 0)
 		return r;
+	/* Relaxed, like all that touches notes but a new daemon's: under the lane lock. */
 	atomic_store_relaxed(&c->slots[me->slot].note, 0);
 	space_recount_notes(c, me);
 	/* The dead owner's header in the lane is still to be struck out, by somebody who maps it. */

@@ -99,6 +99,8 @@ void space_recount_notes(const struct control *c, const struct holder *me)
 
 	for (uint32_t i = 0; i < CTL_SLOTS; i++) {
 		struct ctl_slot *slot = &c->slots[i];
+		/* Relaxed: under the lane lock. The generation may be an old one: then the slot counts as
+		 * dead, and its new holder strikes the note out itself, waiting for this lock. */
 		uint64_t note = atomic_load_relaxed(&slot->note);
 		struct holder h = { .slot = i };
 
@@ -132,6 +134,7 @@ static uint32_t count_live_files(const struct session *s)
 
 static void recount_live_files(struct session *s)
 {
+	/* Relaxed: under the lane lock. */
 	atomic_store_relaxed(&s->ctl.hot->live_files, count_live_files(s));
 }
 
@@ -179,6 +182,7 @@ static void remember_stall(struct session *s, uint32_t seq)
 {
 	struct progress p = look(s);
 
+	/* Relaxed, in no order: see struct session. */
 	atomic_store_relaxed(&s->stalled_trim, seq);
 	atomic_store_relaxed(&s->stalled_seq, p.seq);
 	atomic_store_relaxed(&s->stalled_ns, p.ns + 1);
@@ -189,6 +193,7 @@ static bool stalled_still(struct session *s, uint32_t seq)
 {
 	struct progress p = look(s);
 
+	/* relaxed: as above */
 	return atomic_load_relaxed(&s->stalled_ns) == p.ns + 1 &&
 	       atomic_load_relaxed(&s->stalled_seq) == p.seq &&
 	       atomic_load_relaxed(&s->stalled_trim) == seq;
@@ -215,6 +220,7 @@ int space_wait(struct session *s, uint32_t seq)
 		uint64_t now;
 		struct progress p;
 
+		/* Pairs with the raise in space_publish_tail, which comes before its look at us. */
 		if (atomic_load_seq(&hot->trim_seq) != seq) {
 			r = SPACE_OK;
 			break;

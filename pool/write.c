@@ -67,7 +67,7 @@ static ssize_t write_plain(const struct write_call *w)
 	n = real_write(w, w->offset, flags);
 	if (!synced)
 		atomic_add_seq(&f->needs_sync, 1);
-	else if (n == -EIO)
+	else if (n == -EIO) /* seq_cst, like every raise: see heal_and_sync */
 		atomic_add_seq(&f->degraded, 1);
 	return n;
 }
@@ -105,6 +105,7 @@ static ssize_t settle_by_fence(const struct write_call *w, uint64_t offset, uint
 	struct ctl_file *f = w->r->f;
 	int rc;
 
+	/* Relaxed: as in file_fenced_locked. */
 	atomic_add_relaxed(&w->s->ctl.hot->rule_f, 1);
 	if (file_live(w->s, f))
 		rc = file_fence(w->s, w->who, w->r, false, &mine);
@@ -259,6 +260,7 @@ static ssize_t write_locked(struct write_call *w)
 	rc = file_look(w->s, w->r, &w->before);
 	if (rc < 0)
 		return rc;
+	/* Acquire: pairs with the stores of state under this lock (file_bypass_locked, file_leave_bypass_locked). */
 	if (atomic_load_acquire(&w->r->f->state) == FILE_BYPASS || w->before.st_nlink == 0)
 		return write_plain(w);
 	if (w->total > record_payload_max(head->ring_size, head->bypass_size) ||

@@ -89,6 +89,8 @@ struct desc *desc_new(void)
 		struct desc *d = &pool[(start + i) % DESC_COUNT];
 		uint32_t none = 0;
 
+		/* Relaxed: a hint, the exchange decides. The others, too: no word leads here yet, and desc_set
+		 * shows them all. */
 		if (atomic_load_relaxed(&d->refs) != 0 || !atomic_cas_seq(&d->refs, &none, 1))
 			continue;
 		atomic_store_relaxed(&d->kind, 0);
@@ -107,6 +109,7 @@ int desc_set(int fd, struct desc *d, bool inherit)
 
 	if ((unsigned)fd >= DESC_FDS)
 		return -EMFILE;
+	/* Raised before the word shows (seq_cst, both): who sees the word and asks for `high` finds it below. */
 	seen = atomic_load_relaxed(&high);
 	while (seen <= (uint32_t)fd && !atomic_cas_seq(&high, &seen, (uint32_t)fd + 1))
 		;

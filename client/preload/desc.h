@@ -20,14 +20,25 @@ enum desc_kind {
 	DESC_OURS = 3, /* a descriptor of the shim itself: for the program it is not open */
 };
 
-/* All fields are shared by the threads of the process; words that change later are atomic. */
+/*
+ * All fields are shared by the threads of the process; words that change later are atomic:
+ *	refs	seq_cst exchanges both ways: the one that takes the last reference away comes before the one
+ *		that finds it free (desc_new), and nobody gets one of a free one (desc_get).
+ *	kind	stored seq_cst when all that the kind needs is written; acquired by who needs that. Against
+ *		`users`: run_token. DESC_OURS is for good, so relaxed is enough to ask for it.
+ *	asked	relaxed: it needs nothing beside it, and the program orders its own calls.
+ *	token	exchanged seq_cst by who closes it, so that one does. Relaxed to ask whether there is one.
+ *	users	seq_cst: raised, then kind looked at; who changes kind looks at it afterwards (takeover.c).
+ *	stay	relaxed, from 0 to 1: stored before the kind that follows from it; who misses it registers the
+ *		file once more, and stay_out finds it.
+ */
 struct desc {
-	uint32_t refs;	   /* atomic: table slots and calls under way; 0: free */
-	uint32_t kind;	   /* atomic, release: what the kind needs is written before it */
-	int32_t asked;	   /* atomic, relaxed: O_DIRECT, O_DSYNC, O_SYNC as asked, O_APPEND */
-	int32_t token;	   /* atomic: descriptor of the token, or -1 */
-	uint32_t users;	   /* atomic: calls under way that run as DESC_TOKEN */
-	uint32_t stay;	   /* atomic: never registered again (mapped, a stream, refused) */
+	uint32_t refs;	   /* table slots and calls under way; 0: free */
+	uint32_t kind;	   /* enum desc_kind; 0: being made */
+	int32_t asked;	   /* O_DIRECT, O_DSYNC, O_SYNC as asked, O_APPEND */
+	int32_t token;	   /* descriptor of the token, or -1 */
+	uint32_t users;	   /* calls under way that run as DESC_TOKEN */
+	uint32_t stay;	   /* never registered again (mapped, a stream, refused) */
 	uint64_t page_key; /* the process that took the token */
 	uint32_t forks;	   /* and how often it had forked then */
 	uint32_t session;  /* index, for DESC_ENTRY */
@@ -40,6 +51,8 @@ struct desc {
 
 /* Table word: a description, bit 0 set where the program did not ask for close-on-exec. */
 #define DESC_INHERIT ((uintptr_t)1)
+/* Each word: exchanged seq_cst (desc_set, desc_clear), so that each reference is dropped once; acquired by who
+ * looks into the description (desc_get), relaxed for the bit and for the question whether there is one. */
 extern uintptr_t *desc_table; /* DESC_FDS words; NULL while the library is inert, then constant */
 
 /* Maps table and descriptions (no memory until used). Constructor. 0 or a negative errno. */

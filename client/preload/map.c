@@ -56,6 +56,8 @@ static bool note_readable(int fd)
 
 	if (!d)
 		return true;
+	/* Relaxed, here and in leave_mapped: a place is filled before `readable` counts it (seq_cst), and
+	 * stays as it is. */
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load_relaxed(&readable_files[i].ino) == d->ino &&
 		    atomic_load_relaxed(&readable_files[i].dev) == d->dev)

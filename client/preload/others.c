@@ -104,6 +104,7 @@ int others_find(uint64_t dev, uint64_t ino, int except, enum others_kind kind)
 
 void others_note_mapping(void)
 {
+	/* Relaxed, from 0 to 1: the program orders its mapping and its next open, as it does its calls. */
 	if (!atomic_load_relaxed(&mappings))
 		atomic_store_relaxed(&mappings, 1);
 }

@@ -116,6 +116,7 @@ int page_lock(const struct caller *who, bool wait)
 	for (;;) {
 		uint32_t seen = 0;
 
+		/* Seq_cst: acquires what the last holder did; pairs with page_unlock. */
 		if (atomic_cas_seq(&page->lock, &seen, who->tid))
 			return 0;
 		/* Our own word: left by a longjmp, since the mark rules out that we are inside. */
@@ -131,6 +132,7 @@ int page_lock(const struct caller *who, bool wait)
 
 void page_unlock(void)
 {
+	/* Releases. The wake always, since no count of waiters is kept: once per attach. */
 	atomic_store_seq(&page->lock, 0);
 	(void)futex_wake(&page->lock, 1);
 }

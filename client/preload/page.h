@@ -16,14 +16,16 @@
 struct page {
 	uint64_t key;	/* 0: wiped. Differs between all processes that share our memory by fork */
 	uint32_t pid;	/* of the owner; a vfork child sees its parent's */
-	uint32_t lock;	/* thread id that attaches, or 0; futex */
-	uint32_t slots; /* atomic: bit i: this process has a slot in session i */
+	uint32_t lock;	/* atomic, seq_cst: thread id that attaches, or 0; futex */
+	uint32_t slots; /* atomic: bit i: this process has a slot in session i; release, acquire */
 	/* under the lock: */
 	uint32_t conn;		 /* descriptor of the socket + 1; 0: none */
 	uint32_t outage;	 /* the daemon did not answer: do not wait for it again */
 	uint64_t request_id;	 /* of the last request */
 	uint64_t next_attach_ns; /* CLOCK_MONOTONIC: no attempt before */
-	uint32_t opens;		 /* atomic: opens of rule files under way, not in the table yet */
+	/* atomic, seq_cst: raised before the real open, lowered when the table has it; pairs with the look
+	 * for strangers (open.c), which goes through the descriptors first */
+	uint32_t opens; /* opens of rule files under way, not in the table yet */
 	/* atomic, relaxed: picks one caller that tries */
 	uint64_t next_retry_ns; /* CLOCK_MONOTONIC: no re-attach of a file before */
 };
