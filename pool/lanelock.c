@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Models: tests/models/slots.pml (takeover), space.pml (the recount). */
 #include "pool/lanelock.h"
 
 #include "base/atomic.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* RULE L: a write goes to the page cache, then to the lane, under the file's lock. */
+/*
+ * RULE L: a write goes to the page cache, then to the lane, under the file's lock. Models:
+ * tests/models/space.pml (room), fence.pml (an owner's death, settle_by_fence).
+ */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Model of taking and closing: tests/models/attach.pml. */
 #include "client/preload/attach.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Model of run_token: tests/models/token.pml. */
 #include "client/preload/call.h"
 
 #include <errno.h>

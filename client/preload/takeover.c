@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Model of tokens, and of the ways in and out of bypass: tests/models/token.pml. */
 #include "client/preload/takeover.h"
 
 #include <errno.h>

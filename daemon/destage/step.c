@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* One step: sync the files, persist the tail, publish the space. In this order, always. */
+/*
+ * One step: sync the files, persist the tail, publish the space. In this order, always. Models:
+ * tests/models/fence.pml (heal, trim), space.pml (the tail).
+ */
 
 #include <errno.h>
 #include <string.h>

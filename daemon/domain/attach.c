@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A domain's lane and control file: made, handed out, let go. */
+/* A domain's lane and control file: made, handed out, let go. Model: tests/models/attach.pml. */
 
 #include <errno.h>
 #include <fcntl.h>

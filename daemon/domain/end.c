@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The end of the sessions' time, and what administrators ask of a domain without sessions. */
+/*
+ * The end of the sessions' time, and what administrators ask of a domain without sessions. Model of the end:
+ * tests/models/attach.pml.
+ */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Model of sleep_on: tests/models/space.pml. */
 /* A domain's worker thread: requests, timers, destaging, sleep. */
 
 #include <errno.h>
