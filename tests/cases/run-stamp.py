@@ -4,6 +4,7 @@
 
 Plan `overlap` with one file: writes 3, 6, ... cover a block of 64 units, 4, 7, ... its first 8 units, 5, 8,
 ... its last 8. The block is made up here as deaths and recoveries leave it, and as they may not.
+Plan `wide`: a write over several pages, each of which would pass alone.
 """
 import os
 import struct
@@ -17,6 +18,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from product import default_builddir, find  # noqa: E402
 
 SEED, UNITS = 7, 64
+OVERLAP, WIDE = 1, 2
+WIDE_UNITS, PAGE = 1024, 64
 MAGIC = 0x7374616D70303031
 ALL, HEAD, MIDDLE, TAIL = range(64), range(8), range(8, 56), range(56, 64)
 WORD = (1 << 64) - 1
@@ -38,10 +41,10 @@ def unit(n, at):
                        bytes([ord("a") + n % 26]) * 24)
 
 
-def said(program, acked, issued, block, cut=None, dead=True):
+def said(program, acked, issued, block, cut=None, dead=True, plan=OVERLAP):
     """Exit status of the check. block: number of the write for each unit; cut: acked before the power cut."""
     shared = bytearray(8192)
-    struct.pack_into("<QQIIIII", shared, 0, SEED, 0, 0, 1, 1, 1, 0)
+    struct.pack_into("<QQIIIII", shared, 0, SEED, 0, 0, 1, 1, plan, 0)
     struct.pack_into("<QQ", shared, 128, issued, acked)
     if cut is not None:
         struct.pack_into("<QQ", shared, 1152, 1, cut)
@@ -88,15 +91,53 @@ CASES = [
 ]
 
 
+def wide_piece(n):
+    """The units of plan wide's n-th write."""
+    h = hashed(SEED, 0, n)
+    units = 1 + (h >> 40) % (16 if (h >> 32 & 0xFFFFFFFF) % 100 < 50 else WIDE_UNITS)
+    at = (h >> 16 & 0xFFFFFFFF) % (WIDE_UNITS - units + 1)
+    return range(at, at + units)
+
+
+def two_pages(good):
+    """(n, block): write n lies over all of one page, and the newest record of another page lies over it there.
+    good: that record is newer than all that n lies over."""
+    model = [0] * WIDE_UNITS
+    for n in range(1, 1000):
+        piece = wide_piece(n)
+        pages = [range(max(p, piece.start), min(p + PAGE, piece.stop))
+                 for p in range(0, WIDE_UNITS, PAGE) if p < piece.stop and p + PAGE > piece.start]
+        whole = max(model[at] for at in pages[0])
+        for page in pages[1:]:
+            newest = max(model[at] for at in page)
+            if newest == 0 or all(model[at] == newest for at in page) or (newest > whole) != good:
+                continue
+            block = list(model)
+            for at in pages[0]:
+                block[at] = n
+            for at in page:
+                block[at] = newest if model[at] == newest else n
+            return n, block
+        for at in piece:
+            model[at] = n
+    raise AssertionError("no such write")
+
+
 def main():
     program = find(default_builddir(), "stamp")
     bad = 0
+    for good in (True, False):
+        n, block = two_pages(good)
+        status = said(program, n - 1, n, block, n - 1, plan=WIDE)
+        if (status == 0) != good:
+            bad += 1
+            print("FAILED: two pages, %s: exit %d" % (good, status))
     for name, acked, issued, block, cut, good in CASES:
         status = said(program, acked, issued, block, cut)
         if (status == 0) != good:
             bad += 1
             print("FAILED: %s: exit %d" % (name, status))
-    print("%d cases, %d failed" % (len(CASES), bad))
+    print("%d cases, %d failed" % (len(CASES) + 2, bad))
     return 1 if bad else 0
 
 
