@@ -231,11 +231,22 @@ static int rename_any(int from_dir, const char *from, int to_dir, const char *to
 	return run(&a, ret_pass);
 }
 
-/* A file that has got a rule's name may be one that this process writes past us. Returns r. */
-static int arrived(int dir, const char *path, int r)
+/*
+ * A name has been given. It may be a rule's, of a file that this process writes past us. And if the file is none of
+ * ours, what comes next may count on it: MySQL renames the list of its binlogs, syncs no folder, and commits
+ * to the new one, whose sync took the rename along in the file system's journal. It does nothing now, so the
+ * folder is synced here; an error is not told, the call itself has been made. Returns r.
+ */
+static int arrived(int dir, const char *path, int r, bool passed)
 {
-	if (r == 0 && desc_table)
-		open_named_now(dir, path);
+	int keep = errno;
+
+	if (r != 0 || !desc_table)
+		return r;
+	open_named_now(dir, path);
+	if (passed)
+		(void)sync_folder_of(dir, path);
+	errno = keep;
 	return r;
 }
 
@@ -248,7 +259,7 @@ static int shim_rename(const char *from, const char *to)
 		r = rename_any(AT_FDCWD, from, AT_FDCWD, to, 0, &pass);
 	if (pass)
 		r = real.rename(from, to);
-	return arrived(AT_FDCWD, to, r);
+	return arrived(AT_FDCWD, to, r, pass);
 }
 
 static int shim_renameat(int from_dir, const char *from, int to_dir, const char *to)
@@ -260,7 +271,7 @@ static int shim_renameat(int from_dir, const char *from, int to_dir, const char 
 		r = rename_any(from_dir, from, to_dir, to, 0, &pass);
 	if (pass)
 		r = real.renameat(from_dir, from, to_dir, to);
-	return arrived(to_dir, to, r);
+	return arrived(to_dir, to, r, pass);
 }
 
 static long nothing(void *arg)
@@ -284,8 +295,8 @@ static int shim_renameat2(int from_dir, const char *from, int to_dir, const char
 	if (r == 0 && (flags & RENAME_EXCHANGE) && named_find(from_dir, from, 0, &other))
 		(void)named_make(&other, NAMED_TOUCHED, nothing, NULL);
 	if (flags & RENAME_EXCHANGE)
-		(void)arrived(from_dir, from, r);
-	return arrived(to_dir, to, r);
+		(void)arrived(from_dir, from, r, pass);
+	return arrived(to_dir, to, r, pass);
 }
 
 static int shim_linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
@@ -303,7 +314,7 @@ static int shim_linkat(int from_dir, const char *from, int to_dir, const char *t
 		r = run(&a, &pass);
 	if (pass)
 		r = (int)errno_result(sys_call5(SYS_linkat, from_dir, from, to_dir, to, flags));
-	return arrived(to_dir, to, r);
+	return arrived(to_dir, to, r, pass);
 }
 
 static int shim_link(const char *from, const char *to)

@@ -195,6 +195,31 @@ class Model:
         self.stray = []  # open, without a name
 
 
+def neighbour(c):
+    """The list of the logs, a file of no rule, is replaced by rename and nobody syncs the folder: the sync of a log that
+    comes next takes the name along, in the file system's journal. MySQL counts on it with its binlogs."""
+    undrained(c)
+    a = Agent(c)
+    log = a.open(c.path("log.0"), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    for how in ("rename", "link"):
+        for n in range(3):
+            new, path = c.path("list.new"), c.path("list.%s" % how + ("" if how == "rename" else str(n)))
+            fd = a.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            a.write(fd, b"%d" % n)
+            a.fdatasync(fd)
+            a.close(fd)
+            getattr(a, how)(new, path)
+            a.write(log, b"x" * 512)
+            a.fdatasync(log)
+            if how == "link":
+                a.unlink(new)
+    c.accelerated("log.0")
+    c.cut()
+    c.recover()
+    require(read(c.path("list.rename")) == b"2", "the list is an older one: %r", read(c.path("list.rename")))
+    require(os.path.exists(c.path("list.link2")) and read(c.path("list.link2")) == b"2", "the last link is gone")
+
+
 def churn(c):
     """Six names: made, written, appended, renamed over each other, linked, deleted, cut short, by two
     programs, with the daemon killed and started in between. After the cut all is as it was."""
@@ -342,4 +367,4 @@ def swapped(c):
 
 if __name__ == "__main__":
     sys.exit(main([again_same_name, again_after_reboot, again_other_name, again_without_daemon,
-                   again_next_daemon,                   not_again, shorter, longer, churn, swapped]))
+                   again_next_daemon,                   not_again, shorter, longer, neighbour, churn, swapped]))
