@@ -227,6 +227,9 @@ class Sandbox:
         if self.keep:
             print("kept: %s" % self.path, file=sys.stderr)
         else:
+            # A quarantine seals its files: they would stay.
+            subprocess.run(["chattr", "-R", "-f", "-i", self.path], stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, check=False)
             shutil.rmtree(self.path, ignore_errors=True)
 
 
