@@ -30,7 +30,7 @@ help:
 	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ taken away, one at a time: 10 minutes'
 	@echo 'make mutants        do the tests notice each broken rule?'
 	@echo 'make models         the shared rules as Promela models, checked exhaustively; two minutes; DEEP=1: ten'
-	@echo 'make test-long      MySQL and PostgreSQL through more power cuts and through their modes: half an hour'
+	@echo 'make test-long      MySQL and PostgreSQL: power cuts, modes, backups, faults, controls; ONLY=pattern; hours'
 	@echo 'make campaign       power cuts by the thousand, HOURS=h (1); reports in tests/reports/'
 	@echo 'make bench-check    goal, measured, verdict'
 	@echo 'make lint           format, manual pages, units, symbols'

@@ -14,6 +14,7 @@ import time
 from sandbox import run
 
 WAIT_SECONDS = 60.0
+RECOVERY_SECONDS = 600.0  # hundreds of segments, a shell and a cp for each, on a busy machine
 
 
 class Backup:
@@ -123,7 +124,8 @@ class PostgreSQL(Backup):
                 os.unlink(path)
         s = self.engine.Server(self.box, self.kept, name="recovered", args=[
             "-c", "restore_command=cp %s/%%f %%p" % self.received])
-        s.start()
+        s.start(RECOVERY_SECONDS)
+        end = time.monotonic() + RECOVERY_SECONDS
         while s.query("SELECT pg_is_in_recovery()")[0][0] != "f":
             if time.monotonic() > end:
                 raise RuntimeError("the recovery does not end: %s" % s.complaint())
