@@ -25,6 +25,9 @@ NOSYNC_PATHS = "*/#innodb_redo/#ib_redo[0-9]*:*/binlog.[0-9]*:./binlog.[0-9]*"
 BUSY = ["--max-binlog-size=1M"]
 ROTATE = ["--max-binlog-size=64K"]
 STILL = ["--max-binlog-size=1G"]
+# Where each write that was not synced may be lost by itself: with O_DIRECT, the default, MySQL syncs no
+# doublewrite file, and takes a direct write for durable. Such a disk may lose both copies of a page.
+LOSSY = ["--innodb-flush-method=fsync"]
 VARIANTS = [[]]  # further arguments, taken in turn by the groups of a campaign
 
 # As durable as MySQL gets, and small, so that a restart is quick.

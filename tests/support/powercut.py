@@ -66,6 +66,7 @@ class Campaign:
         if lossy:
             builddir = simdir(builddir)
         self.image = image or (LoseFs(box, builddir, rule=names) if lossy else Image(box, fs))
+        self.lossy = getattr(engine, "LOSSY", []) if lossy else []
         self.datadir = os.path.join(self.image.path, engine.NAME)
         self.template = template or engine.prepare(box, "template", engine.TABLES)
         self.product = None
@@ -108,7 +109,7 @@ class Campaign:
     def args(self):
         # in the controls a log that was never synced would keep the server down before a row could
         # be missed
-        return ([] if self.mode in UNSAFE else self.engine.BUSY) + self.variant + self.extra
+        return ([] if self.mode in UNSAFE else self.engine.BUSY) + self.variant + self.lossy + self.extra
 
     def start_over(self, n):
         """Fresh file system, data directory, pool."""
