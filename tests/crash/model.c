@@ -71,6 +71,32 @@ static void begin(int file, uint64_t offset, uint64_t length, uint64_t head)
 			model.calls[i].beside = c->beside = true;
 }
 
+/* The call under way makes the file longer than a killed one perhaps left it, and nobody has looked in between: what
+ * was perhaps cut off is perhaps zeros now. */
+static void grows(uint64_t new_size)
+{
+	int file = call_now()->file;
+	struct model_file *f = &model.files[file];
+
+	for (unsigned i = 0; i < f->nsizes; i++) {
+		struct model_alt *a = &model.alts[model.nalts];
+		uint64_t low = f->sizes[i].low;
+
+		if (low >= f->size || low >= new_size)
+			continue;
+		if (model.nalts == MODEL_ALTS) {
+			f->loose = true;
+			return;
+		}
+		*a = (struct model_alt){
+			.kind = ALT_KILLED, .file = file, .offset = low, .length = f->size - low
+		};
+		for (uint64_t at = low; at < f->size; at++)
+			f->mask[at] |= 1u << model.nalts;
+		model.nalts++;
+	}
+}
+
 void model_begin_write(int file, uint64_t offset, const void *data, uint64_t n, uint64_t head)
 {
 	struct model_call *c = call_now();
@@ -78,12 +104,14 @@ void model_begin_write(int file, uint64_t offset, const void *data, uint64_t n, 
 	begin(file, offset, n, head);
 	memcpy(c->data, data, n);
 	c->new_size = max_of(model.files[file].size, offset + n);
+	grows(offset + n);
 }
 
 void model_begin_truncate(int file, uint64_t size, uint64_t head)
 {
 	begin(file, 0, 0, head);
 	call_now()->new_size = size;
+	grows(size);
 }
 
 void model_begin_unlink(int file, uint64_t head)
