@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "env.h"
 #include "pool/append.h"
+#include "pool/lanelock.h"
 #include "pool/slot.h"
 
 #define RING 65536u
@@ -140,6 +141,40 @@ static void publishes_tail(void **state)
 	assert_false(space_file_live(&e.s, g));
 }
 
+static void holds_the_lane(void *arg)
+{
+	struct session s = e.s;
+	struct caller who = env_caller();
+
+	(void)arg;
+	if (slot_take(&s.ctl, ENV_INCARNATION, &s.me) < 0 || lane_lock(&s, &who) < 0)
+		abort();
+}
+
+/* live_files is counted and changed under the lane lock, by the daemon, too: it moves nothing beside a client that
+ * has it, and gives up after a second. */
+static void daemon_waits_for_the_lane(void **state)
+{
+	struct ctl_hot *hot = e.s.ctl.hot;
+	uint64_t begin;
+	int client;
+
+	(void)state;
+	assert_int_equal(env_write(&e, env_file(&e, 0), 0, 64, NULL), 0);
+	client = env_fork(holds_the_lane, NULL);
+	e.s.is_daemon = true;
+	begin = env_ms();
+	assert_int_equal(space_publish_tail(&e.s, &e.who, 128), -ETIMEDOUT);
+	assert_true(env_ms() - begin >= 990);
+	assert_int_equal(hot->tail, 0);
+	assert_int_equal(hot->live_files, 1);
+	assert_int_not_equal(hot->lane_lock.word, 0);
+	env_kill(client);
+	assert_int_equal(space_publish_tail(&e.s, &e.who, 128), 0);
+	assert_int_equal(hot->tail, 128);
+	assert_int_equal(hot->live_files, 0);
+}
+
 static uint64_t wait_ms(int *ret)
 {
 	uint64_t begin = env_ms();
@@ -258,6 +293,7 @@ int main(void)
 		CASE(recounts),
 		CASE(dead_ones_give_back),
 		CASE(publishes_tail),
+		CASE(daemon_waits_for_the_lane),
 		CASE(stalls),
 		CASE(waits_for_a_living_daemon),
 		CASE(wakes_and_is_woken),
