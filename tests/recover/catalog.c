@@ -353,7 +353,7 @@ static void test_sigbus(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		T(test_catalog_damage),	   T(test_catalog_torn),  T(test_catalog_torn_and_damaged),
@@ -361,5 +361,7 @@ int main(void)
 		T(test_orphan_with_files), T(test_random_damage), T(test_sigbus),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
