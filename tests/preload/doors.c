@@ -369,10 +369,11 @@ static void flagged(void)
 	int fd = must_open("log.1", O_RDWR);
 
 	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
-		SAY(pwritev2(fd, &iov, 1, (off_t)i * 8, some[i]));
+		SAY(pwritev2(fd, &iov, 1, (off_t)(3 - i) * 8, some[i]));
 	SAY(lseek(fd, 4, SEEK_SET));
 	SAY(preadv2(fd, &in, 1, -1, 0));
 	SAY(preadv2(fd, &in, 1, 2, 0));
+	SAY(preadv2(fd, &in, 1, -1, 0x40000000));
 	SAY(lseek(fd, 0, SEEK_CUR));
 	printf("%.4s\n", back);
 	SAY(pwritev2(fd, &iov, 1, -1, 0));
@@ -466,22 +467,33 @@ static const struct say_case cases[] = {
 	{ 0 },
 };
 
+static const struct say_case *const lists[] = { cases, changes_cases };
+
+static const struct say_case *find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		for (const struct say_case *c = lists[i]; c->name; c++)
+			if (!name)
+				puts(c->name);
+			else if (strcmp(c->name, name) == 0)
+				return c;
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
-	const struct say_case *c = cases;
+	const struct say_case *c;
 	char byte;
 
 	if (argc == 2 && strcmp(argv[1], "list") == 0) {
-		for (; c->name; c++)
-			puts(c->name);
+		(void)find(NULL);
 		return 0;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc != 3 || chdir(argv[1]) < 0)
 		return 64;
-	while (c->name && strcmp(c->name, argv[2]) != 0)
-		c++;
-	if (!c->name)
+	c = find(argv[2]);
+	if (!c)
 		return 64;
 	c->run();
 	puts("done");

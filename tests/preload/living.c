@@ -15,7 +15,8 @@
 #include "tests/preload/say.h"
 
 #define OPENS	100000
-#define CANCELS 150
+#define CANCELS 450
+#define SECONDS 60
 #define LIMIT	40
 #define FORKS	20
 #define WRITERS 4
@@ -89,17 +90,38 @@ static void *write_on(void *arg)
 	return NULL;
 }
 
-/* A thread that is cancelled inside a call leaves no lock behind. */
+static void *sync_on(void *arg)
+{
+	int fd = *(int *)arg;
+
+	while (fdatasync(fd) == 0 && fsync(fd) == 0)
+		;
+	exit(3);
+}
+
+static void *read_on(void *arg)
+{
+	int fd = *(int *)arg;
+	char byte;
+
+	while (read(fd, &byte, 1) >= 0)
+		;
+	exit(3);
+}
+
+/* A thread that is cancelled inside a call leaves no lock behind; each of these calls ends one by itself. */
 static void cancelled(void)
 {
+	static void *(*const ways[])(void *) = { write_on, sync_on, read_on };
 	int fd = log_file(1);
 	long bad = 0;
 
+	alarm(SECONDS); /* one that does not end is a failure, and no wait for ever */
 	for (int i = 0; i < CANCELS; i++) {
 		pthread_t thread;
 		void *how;
 
-		MUST(pthread_create(&thread, NULL, write_on, &fd) == 0);
+		MUST(pthread_create(&thread, NULL, ways[i % 3], &fd) == 0);
 		usleep((useconds_t)(i % 10) * 100);
 		bad += pthread_cancel(thread) != 0;
 		MUST(pthread_join(thread, &how) == 0);

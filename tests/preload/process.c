@@ -3,6 +3,7 @@
 #include <linux/close_range.h>
 #include <pthread.h>
 #include <spawn.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "tests/preload/say.h"
@@ -144,6 +145,68 @@ static void threads(void)
 	say_file("log.1");
 }
 
+#define MOVES 4000
+
+/* Moves the position of the description that all of them share, and counts by how much. */
+struct mover {
+	pthread_t thread;
+	int fd, way;
+	long moved;
+};
+
+static volatile int moving; /* readers at work; the writer goes on until there is none */
+
+static void *move(void *arg)
+{
+	struct mover *m = arg;
+	char byte;
+	struct iovec iov = { &byte, 1 };
+
+	for (int i = 0; m->way == 0 ? moving > 0 : i < MOVES; i++) {
+		switch (m->way) {
+		case 0:
+			m->moved += write(m->fd, "w", 1);
+			break;
+		case 1:
+			m->moved += read(m->fd, &byte, 1);
+			break;
+		case 2:
+			m->moved += readv(m->fd, &iov, 1);
+			break;
+		case 3:
+			m->moved += preadv2(m->fd, &iov, 1, -1, 0);
+			break;
+		default:
+			m->moved += lseek(m->fd, 1, SEEK_CUR) < 0 ? 0 : 1;
+			break;
+		}
+	}
+	if (m->way)
+		__atomic_sub_fetch(&moving, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* One thread writes at the position, another reads or seeks: none of their steps is lost. */
+static void position_shared(void)
+{
+	int fd = log_file(0);
+	struct mover m[2];
+
+	MUST(ftruncate(fd, 1 << 30) == 0);
+	for (int way = 1; way < 5; way++) {
+		MUST(lseek(fd, 0, SEEK_SET) == 0);
+		moving = 1;
+		for (int i = 0; i < 2; i++) {
+			m[i] = (struct mover){ .fd = fd, .way = i ? way : 0 };
+			MUST(pthread_create(&m[i].thread, NULL, move, &m[i]) == 0);
+		}
+		for (int i = 0; i < 2; i++)
+			pthread_join(m[i].thread, NULL);
+		SAY(m[1].moved);
+		SAY(lseek(fd, 0, SEEK_CUR) - m[0].moved - m[1].moved);
+	}
+}
+
 static void spawns(void)
 {
 	static char word[] = "true";
@@ -262,6 +325,7 @@ const struct say_case process_cases[] = {
 	{ "forks", forks },
 	{ "appenders", appenders },
 	{ "threads", threads },
+	{ "position-shared", position_shared },
 	{ "spawns", spawns },
 	{ "closing", closing },
 	{ "record-locks", record_locks },
