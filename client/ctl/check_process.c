@@ -182,8 +182,9 @@ static void take_file(void *arg, const char *path, bool written)
 		return;
 	log_printable(printable, sizeof(printable), path);
 	if (!rules_match(path)) {
-		if (l->others++ == 0)
-			(void)snprintf(l->other, sizeof(l->other), "%.255s", printable);
+		/* the last one: what comes first is what the program was started with */
+		l->others++;
+		(void)snprintf(l->other, sizeof(l->other), "%.255s", printable);
 		return;
 	}
 	if (listed(l, printable))

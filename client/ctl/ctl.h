@@ -35,7 +35,7 @@ struct verb {
 
 extern const struct verb verb_pool_create, verb_pool_check, verb_pool_verify, verb_status,
 	verb_flush, verb_gate, verb_recover, verb_dump, verb_report, verb_enable, verb_disable,
-	verb_check;
+	verb_check, verb_doctor;
 
 /* ---- options.c */
 

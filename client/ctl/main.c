@@ -10,9 +10,9 @@
 #include "daemon/log.h"
 
 static const struct verb *const verbs[] = {
-	&verb_pool_create, &verb_pool_check, &verb_pool_verify, &verb_status,
-	&verb_flush,	   &verb_gate,	     &verb_recover,	&verb_dump,
-	&verb_report,	   &verb_enable,     &verb_disable,	&verb_check,
+	&verb_pool_create, &verb_pool_check, &verb_pool_verify, &verb_status, &verb_flush,
+	&verb_gate,	   &verb_recover,    &verb_dump,	&verb_report, &verb_enable,
+	&verb_disable,	   &verb_check,	     &verb_doctor,
 };
 
 static void print_help(FILE *out)

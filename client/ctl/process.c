@@ -97,7 +97,7 @@ static void read_secure(struct process *p)
 
 static void read_environment(struct process *p)
 {
-	const size_t most = 128 * 1024;
+	const size_t most = 64 * 1024; /* more is not looked at; malloc would map it */
 	cleanup_free char *text = malloc(most);
 	ssize_t n = text ? read_of(p, "environ", text, most) : -ENOMEM;
 
@@ -107,6 +107,8 @@ static void read_environment(struct process *p)
 
 		if (strncmp(one, "LD_PRELOAD=", 11) == 0)
 			(void)snprintf(p->preload, sizeof(p->preload), "%.511s", one + 11);
+		if (strncmp(one, "PMEMLOGD_SOCKET=", 16) == 0)
+			(void)snprintf(p->socket, sizeof(p->socket), "%.127s", one + 16);
 		if (strncmp(one, "PMEMLOGD_PRELOAD_CONFIG=", 24) == 0)
 			(void)snprintf(p->rules, sizeof(p->rules), "%.511s", one + 24);
 	}
@@ -172,6 +174,18 @@ int process_read(struct process *p, const char *root, int pid)
 	read_label(p);
 	read_unit(p);
 	return 0;
+}
+
+bool process_peek(struct process *p, const char *root, int pid)
+{
+	memset(p, 0, sizeof(*p));
+	p->root = root;
+	p->pid = pid;
+	read_exe(p);
+	if (!*p->exe)
+		return false;
+	read_environment(p);
+	return true;
 }
 
 void process_each(const char *root, void (*each)(void *arg, int pid), void *arg)

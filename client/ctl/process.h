@@ -18,6 +18,7 @@ struct process {
 	bool dynamic;	   /* a loader is mapped */
 	int secure;	   /* AT_SECURE: 1, 0; -1: not to be read */
 	char preload[512]; /* LD_PRELOAD of its start; "": not set */
+	char socket[128];  /* PMEMLOGD_SOCKET; "": the usual one */
 	char rules[512];   /* PMEMLOGD_PRELOAD_CONFIG; "": the usual folder */
 	char label[128];   /* of AppArmor or SELinux; "": none */
 	char unit[128];	   /* of its cgroup; "": none */
@@ -26,6 +27,10 @@ struct process {
 
 /* 0, -ESRCH, or another negative errno. */
 int process_read(struct process *p, const char *root, int pid);
+
+/* Only what tells whether a rule can concern it: exe, program, and what its environment says; false: nothing is
+ * to be read. Cheap: for looking at all processes. */
+bool process_peek(struct process *p, const char *root, int pid);
 
 /* Calls each(arg, pid) for every process. */
 void process_each(const char *root, void (*each)(void *arg, int pid), void *arg);

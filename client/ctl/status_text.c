@@ -6,6 +6,7 @@
 
 #include <json-c/json.h>
 
+#include "base/sys.h"
 #include "client/ctl/ctl.h"
 #include "daemon/log.h"
 
@@ -107,9 +108,22 @@ static void print_counters(FILE *out, struct json_object *d)
 		      number_of(d, "wraps"), number_of(d, "full_waits"));
 }
 
+/* ", for 5 min" of a file in bypass; "" where that is not known. */
+static void since_text(struct json_object *f, char *buf, size_t n)
+{
+	uint64_t since = number_of(f, "bypass_since_ns"), now = now_realtime_ns();
+	char duration[32];
+
+	buf[0] = '\0';
+	if (since != 0)
+		(void)snprintf(
+			buf, n, ", for %s",
+			ctl_duration(duration, sizeof(duration), now > since ? now - since : 0));
+}
+
 static void print_files(FILE *out, struct json_object *files)
 {
-	char state[32], path[512], reason[512], live[32];
+	char state[32], path[512], reason[512], live[32], since[64];
 
 	if (count_of(files) == 0)
 		return;
@@ -120,11 +134,12 @@ static void print_files(FILE *out, struct json_object *files)
 		text_of(f, "state", state, sizeof(state));
 		text_of(f, "path", path, sizeof(path));
 		text_of(f, "reason", reason, sizeof(reason));
-		(void)fprintf(out, "    %-8s %10s %12" PRIu64 "  %s%s%s%s%s\n", state,
+		since_text(f, since, sizeof(since));
+		(void)fprintf(out, "    %-8s %10s %12" PRIu64 "  %s%s%s%s%s%s\n", state,
 			      ctl_bytes(live, sizeof(live), number_of(f, "live_bytes")),
 			      number_of(f, "records"), path,
 			      is_true(f, "degraded") ? "  DEGRADED" : "", *reason ? "  (" : "",
-			      reason, *reason ? ")" : "");
+			      reason, since, *reason ? ")" : "");
 	}
 }
 
@@ -140,9 +155,45 @@ static void print_domain(FILE *out, struct json_object *d)
 	(void)fprintf(out, "\n");
 	print_sessions(out, d);
 	print_counters(out, d);
+	if (is_true(d, "safe_to_move"))
+		(void)fprintf(out, "    safe to move\n");
 	if (*text_of(d, "last_error", text, sizeof(text)))
 		(void)fprintf(out, "    last error: %s\n", text);
 	print_files(out, member(d, "files"));
+}
+
+/* What `notice_add` has put there. */
+static void print_notices(FILE *out, struct json_object *o)
+{
+	struct json_object *unattended = member(o, "unattended"), *old = member(o, "old_library");
+	char path[512], reason[128], program[64];
+
+	for (size_t i = 0; i < count_of(unattended); i++) {
+		struct json_object *p = json_object_array_get_idx(unattended, i);
+
+		(void)fprintf(out,
+			      "\nNOT ACCELERATED: %s, written by %s (pid %" PRIu64 "), which %s: "
+			      "pmemlogctl check %" PRIu64 "\n",
+			      text_of(p, "path", path, sizeof(path)),
+			      text_of(p, "program", program, sizeof(program)), number_of(p, "pid"),
+			      text_of(p, "reason", reason, sizeof(reason)), number_of(p, "pid"));
+	}
+	for (size_t i = 0; i < count_of(old); i++) {
+		struct json_object *p = json_object_array_get_idx(old, i);
+
+		(void)fprintf(out,
+			      "\nOlder library: %s (pid %" PRIu64 ") started with the one before; "
+			      "restart it when it suits\n",
+			      text_of(p, "program", program, sizeof(program)), number_of(p, "pid"));
+	}
+	if (member(o, "safe_to_move"))
+		(void)fprintf(
+			out, "\n%s\n",
+			is_true(o, "safe_to_move")
+				? "Safe to move: nothing lies outside its files."
+				: "Not safe to move disks or data directories: see each domain.");
+	if (unattended && !is_true(o, "all_processes"))
+		(void)fprintf(out, "Other users' processes were not looked at (root is needed).\n");
 }
 
 bool status_text_print(FILE *out, const char *document)
@@ -161,6 +212,7 @@ bool status_text_print(FILE *out, const char *document)
 		print_domain(out, json_object_array_get_idx(domains, i));
 	if (count_of(domains) == 0)
 		(void)fprintf(out, "\nNo domain: no program has used pmemlogd yet.\n");
+	print_notices(out, o);
 	if (*text_of(o, "last_error", text, sizeof(text)))
 		(void)fprintf(out, "\nLast error: %s\n", text);
 	json_object_put(o);

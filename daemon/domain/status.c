@@ -23,7 +23,7 @@
 
 /* Copies, so that nothing is built while locks are held or under a guard. */
 struct file_status {
-	uint64_t id, live_bytes, records, saved;
+	uint64_t id, live_bytes, records, saved, bypass_ns;
 	uint32_t state, reason, degraded;
 	bool failing;
 	char path[sizeof(((struct pool_file *)0)->path)];
@@ -104,6 +104,7 @@ static int copy_words(const struct domain *d, struct domain_status *s)
 		s->files[i].degraded = atomic_load_relaxed(&f->degraded);
 		s->files[i].records = atomic_load_relaxed(&f->records);
 		s->files[i].saved = atomic_load_relaxed(&f->saved);
+		s->files[i].bypass_ns = atomic_load_relaxed(&f->bypass_ns);
 		s->files[i].live_bytes = last > first ? last - first : 0;
 	}
 	s->sessions = slot_count(&d->s.ctl, s->versions, VERSIONS);
@@ -187,6 +188,8 @@ static struct json_object *file_json(const struct file_status *f, bool attached,
 	add_u64(o, "live_bytes", f->live_bytes);
 	add_u64(o, "records", f->records);
 	add_u64(o, "saved_bytes", f->saved);
+	if (f->state == FILE_BYPASS)
+		add_u64(o, "bypass_since_ns", f->bypass_ns);
 	if (degraded || (attached && f->state == FILE_BYPASS))
 		*exit = 1;
 	return o;

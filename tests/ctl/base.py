@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What the tests of pmemlogctl share: running it, and a pool as a crash leaves it."""
+import json
 import os
 import signal
 import struct
@@ -81,16 +82,13 @@ class Left(CtlTest):
 
 
 WRITER = """
-import os, sys, time
+import os, select, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
 os.write(1, b"open\\n")
-end = time.monotonic() + float(sys.argv[2])
 n = 0
-while time.monotonic() < end:
+while not select.select([0], [], [], float(sys.argv[2]))[0]:
     os.pwrite(fd, b"%08d" % n, n % 4096 * 8)
     n += 1
-    time.sleep(float(sys.argv[3]))
-os.read(0, 1)
 """
 
 
@@ -106,14 +104,14 @@ class Shimmed(CtlTest):
         os.chmod(name, 0o644)
         return folder
 
-    def writer(self, path, seconds=0.0, pause=0.001, shim=True, rules=None, **env):
-        """A process that has `path` open for writing until its standard input ends, and writes for a while."""
-        environment = dict(os.environ, PMEMLOGD_SOCKET=self.folder.socket,
-                           PMEMLOGD_PRELOAD_CONFIG=rules or self.rules(path), **env)
-        environment.setdefault("PMEMLOGD_DOMAIN", "toy")
+    def writer(self, path, pause=0.02, shim=True, rules=None, **env):
+        """A process that has `path` open and writes it now and then, until its standard input ends."""
+        environment = dict(os.environ, PMEMLOGD_SOCKET=self.folder.socket, PMEMLOGD_DOMAIN="toy",
+                           PMEMLOGD_PRELOAD_CONFIG=rules or self.rules(path))
+        environment.update(env)
         if shim:
             environment["LD_PRELOAD"] = os.environ["PRELOAD"]
-        p = subprocess.Popen([sys.executable, "-c", WRITER, path, str(seconds), str(pause)],
+        p = subprocess.Popen([sys.executable, "-c", WRITER, path, str(pause)],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self.addCleanup(self.end_writer, p)
         self.assertEqual(p.stdout.readline(), b"open\n")
@@ -126,3 +124,15 @@ class Shimmed(CtlTest):
         for f in (p.stdin, p.stdout):
             if not f.closed:
                 f.close()
+
+    def in_lane(self, path, seconds=60):
+        """Until the file is in the lane: on a loaded machine a first attempt to attach may be given up."""
+        end = time.monotonic() + seconds
+        files = []
+        while time.monotonic() < end:
+            o = json.loads(self.ctl("status", "--json").stdout)
+            files = [(f["path"], f["state"]) for d in o["domains"] for f in d["files"]]
+            if (path, "lane") in files:
+                return
+            time.sleep(0.1)
+        self.fail("%s is not in the lane: %s" % (path, files))

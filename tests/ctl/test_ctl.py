@@ -17,7 +17,7 @@ import wire
 from base import USER, CtlTest
 
 VERBS = ["pool create", "pool check", "pool verify", "status", "flush", "gate", "recover", "dump", "report",
-         "enable", "disable", "check"]
+         "enable", "disable", "check", "doctor"]
 # those that want a word
 NAMED = ("gate", "recover", "enable", "disable", "check")
 

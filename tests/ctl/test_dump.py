@@ -174,7 +174,8 @@ class Dump(Pooled):
         """Beside a daemon that destages and trims: it ends, and what it shows is whole."""
         self.anew()
         path = os.path.join(self.folder.path, "log")
-        self.writer(path, seconds=60, pause=0)
+        self.writer(path, pause=0)
+        self.in_lane(path)
         shown = 0
         for _ in range(8):
             o = self.dump("toy")

@@ -310,7 +310,9 @@ class CheckProcess(base.Shimmed):
     def test_accelerated(self):
         self.daemon()
         path = os.path.join(self.folder.path, "log")
-        o = self.check(self.writer(path).pid, expect=0)
+        p = self.writer(path)
+        self.in_lane(path)
+        o = self.check(p.pid, expect=0)
         self.assertEqual((o["loaded"], o["session"], self.ids(o)), (True, True, ["accelerated"]))
         self.assertEqual([(f["path"], f["state"]) for f in o["files"]], [(path, "lane")])
         self.assertEqual(o["library"], os.path.realpath(os.environ["PRELOAD"]))
@@ -342,7 +344,7 @@ class CheckProcess(base.Shimmed):
         os.makedirs(os.path.join(self.folder.run_dir, "bypass"))
         os.chmod(os.path.join(self.folder.run_dir, "bypass"), 0o1777)
         path = os.path.join(self.folder.path, "log")
-        o = self.check(self.writer(path, seconds=0.1).pid, expect=1)
+        o = self.check(self.writer(path).pid, expect=1)
         self.assertEqual(self.ids(o), ["started-without-daemon"])
         self.assertEqual([f["state"] for f in o["files"]], ["no session"])
 
@@ -352,6 +354,7 @@ class CheckProcess(base.Shimmed):
         self.daemon()
         path = os.path.join(self.folder.path, "log")
         p = self.writer(path, shim=False, LD_PRELOAD=library)
+        self.in_lane(path)
         os.unlink(library)
         o = self.check(p.pid, expect=1)
         self.assertEqual(self.ids(o), ["old-version", "accelerated"])
