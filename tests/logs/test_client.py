@@ -341,6 +341,21 @@ class Restarted(PeerTest):
         t.join(2 * PATIENCE)
         self.assertEqual(got, [b"%d" % i for i in range(30)])
 
+    def test_follow_outlasts_a_held_domain(self):
+        log = self.connect().open("wal", create=True)
+        log.append(b"a")
+        left = [3]
+
+        def hook(peer, c, h, body, payload):
+            if h.type != wire.LOG_READ or left[0] == 0:
+                return None
+            left[0] -= 1
+            return [peer.answer(h, -errno.EBUSY, wire.LOG_DATA.pack(text="held"))]
+        self.peer.hook = hook
+        self.assertEqual(next(log.follow(0, timeout=PATIENCE)).data, b"a")
+        left[0] = 1000
+        self.raises(errno.EBUSY, next, log.follow(0, timeout=0.2))
+
     def test_in_doubt(self):
         for appended in (True, False):
             self.peer.logs.clear()

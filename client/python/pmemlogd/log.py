@@ -245,7 +245,7 @@ class Log:
                from_end: bool = False) -> Iterator[Record]:
         """The records from lsn on (None: the oldest; from_end: the next one that is appended), and then each
         new one as it becomes durable: each once, in order, whatever is restarted meanwhile. Ends when none
-        came for `timeout` seconds (None: never). While the daemon is away it waits for it, as long.
+        came for `timeout` seconds (None: never). While the daemon is away, or holds the domain, it waits, as long.
         Trimmed: what comes next was given up."""
         at: Optional[int] = lsn
         last = time.monotonic()
@@ -257,7 +257,10 @@ class Log:
                     stat = self.stat()
                     at = stat.durable if from_end else stat.first
                 got = self._some(at, ms)
-            except Unreachable:
+            except Error as e:
+                # EBUSY: the daemon lets go of the domain at its end, or holds it
+                if not isinstance(e, Unreachable) and e.errno != errno.EBUSY:
+                    raise
                 if left is not None and left <= 0:
                     raise
                 time.sleep(RETRY_SECONDS)
