@@ -208,8 +208,7 @@ static int count(struct plan *plan, const struct lane *l, const struct record_he
 		*ret_why = "the map of a LINES record does not fit its lines";
 		return r;
 	}
-	if (f->records++ == 0)
-		f->begin = h->offset;
+	f->records++;
 	f->bytes += h->length;
 	f->end = max_of(f->end, end);
 	plan->records++;
@@ -320,8 +319,6 @@ int plan_each(const struct plan *plan, const struct lane *l,
 		if (h.length > plan->largest || h.offset > (uint64_t)INT64_MAX - h.length ||
 		    payload_guarded(l, &h, payload) < 0)
 			return -EBADMSG;
-		if (plan->each_ns)
-			*plan->each_ns = h.time_ns;
 		r = h.type == RECORD_WRITE ? each(arg, (size_t)i, h.offset, payload, h.length)
 					   : each_line_run(&h, payload, (size_t)i, each, arg);
 		if (r < 0)
