@@ -12,7 +12,8 @@
 #include "base/cleanup.h"
 #include "client/ctl/ctl.h"
 
-static bool line_of(const struct facts *f, char *buf, size_t n, const char *format, va_list ap)
+__attribute__((format(printf, 4, 0))) static bool line_of(const struct facts *f, char *buf,
+							  size_t n, const char *format, va_list ap)
 {
 	char path[CTL_PATH_MAX], whole[CTL_PATH_MAX];
 	cleanup_fclose FILE *in = NULL;
