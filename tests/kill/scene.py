@@ -2,6 +2,7 @@
 """A machine whose programs are killed: its state as a whole (disk, pool, state and run folder) is kept
 and put back, a program runs under killat.c, and what must hold afterwards is looked at.
 """
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -205,7 +206,9 @@ class Machine(Case):
         """To the traced daemon, not to killat, which has gone only when nothing of it is left."""
         pid = self.traced_pid()
         if pid:
-            os.kill(pid, signal.SIGKILL)
+            # it may have come to its own end meanwhile
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             wait_end(self.product.process, PATIENCE)
             self.product.kill()
         else:
