@@ -142,8 +142,9 @@ PMEMLOGD_API int pmemlogd_open(struct pmemlogd *c, const char *name, unsigned fl
  * handle; returns NULL. The log stays. */
 PMEMLOGD_API struct pmemlogd_log *pmemlogd_close(struct pmemlogd_log *log);
 
-/* Deletes a log that nobody has open, with all its records. Needs the daemon. Durable on return.
- * -ENOENT; -EBUSY (open somewhere in the domain); -ETIMEDOUT; -EIO. */
+/* Deletes a log with all its records. Handles that are open, in whichever process, give -ESTALE from then on.
+ * Needs the daemon. Durable on return. -ENOENT; -EBUSY (records of it cannot be let go of now: the disk
+ * fails); -ETIMEDOUT; -EIO. */
 PMEMLOGD_API int pmemlogd_remove(struct pmemlogd *c, const char *name);
 
 /*

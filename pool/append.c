@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "base/futex.h"
 #include "base/overflow.h"
+#include "pool/append_internal.h"
 #include "pool/crc.h"
 #include "pool/lanelock.h"
 #include "pool/ops.h"
@@ -20,14 +21,6 @@ struct cursor {
 	const struct iovec *iov;
 	int left;
 	size_t offset;
-};
-
-/* Where a record goes, decided under the lane lock. */
-struct place {
-	uint64_t head;	   /* published head: where the critical section begins */
-	uint64_t position; /* of the record: head, or the ring's start after a PAD */
-	uint64_t end;
-	uint32_t chain; /* CRC field of the record before head */
 };
 
 static void gather(struct cursor *c, uint8_t *dst, size_t n)
@@ -84,12 +77,10 @@ static uint64_t kept_for_others(const struct session *s, const struct ctl_file *
 	return all;
 }
 
-/* Finds room under the lane lock. Hostile words in the control file: -EPROTO, nothing is stored. */
-static int find_place(const struct session *s, const struct ctl_file *f,
-		      const struct append_request *r, struct place *ret)
+int append_place(const struct session *s, const struct ctl_file *f, const struct append_request *r,
+		 struct ctl_cell cell, struct place *ret)
 {
 	const struct ctl_hot *hot = s->ctl.hot;
-	struct ctl_cell cell = control_head(&s->ctl);
 	/* Acquire: pairs with space_publish_tail; the room below it may be stored to. */
 	uint64_t used = cell.head - atomic_load_acquire(&hot->tail);
 	uint64_t ring = s->lane.ring_size;
@@ -103,7 +94,7 @@ static int find_place(const struct session *s, const struct ctl_file *f,
 	if (kept > ring - used || pad + need > ring - used - kept)
 		return APPEND_FULL;
 
-	ret->head = cell.head;
+	ret->head = ret->drained = cell.head;
 	ret->chain = cell.chain;
 	ret->position = cell.head + pad;
 	ret->end = ret->position + need;
@@ -126,7 +117,7 @@ static uint32_t store_pad(struct session *s, const struct place *at, uint64_t no
 		.length = (uint32_t)(at->position - at->head - RECORD_HEADER_BYTES),
 		.chain = at->chain,
 		.time_ns = now,
-		.drained = at->head,
+		.drained = at->drained,
 	};
 
 	h.crc = begin_crc(&h);
@@ -136,9 +127,8 @@ static uint32_t store_pad(struct session *s, const struct place *at, uint64_t no
 	return h.crc;
 }
 
-/* Payload, then header; durable on return. Returns the record's CRC. */
-static uint32_t store_record(struct session *s, const struct append_request *r, uint64_t file_id,
-			     const struct place *at, uint64_t now)
+uint32_t append_store(struct session *s, const struct append_request *r, uint64_t file_id,
+		      const struct place *at, uint64_t now)
 {
 	uint8_t bounce[BOUNCE_BYTES] __attribute__((aligned(64)));
 	struct record_header h __attribute__((aligned(64))) = {
@@ -151,7 +141,7 @@ static uint32_t store_record(struct session *s, const struct append_request *r, 
 		.length = r->length,
 		.chain = at->chain,
 		.time_ns = now,
-		.drained = at->head,
+		.drained = at->drained,
 	};
 	struct cursor from = { .iov = r->iov, .left = r->iovcnt };
 	uint8_t *base = lane_at(&s->lane, at->position);
@@ -175,14 +165,22 @@ static uint32_t store_record(struct session *s, const struct append_request *r, 
 	}
 	h.crc = crc;
 	pool_ops->copy(base, &h, sizeof(h));
+	return crc;
+}
+
+/* Payload, then header; durable on return. Returns the record's CRC. */
+static uint32_t store_record(struct session *s, const struct append_request *r, uint64_t file_id,
+			     const struct place *at, uint64_t now)
+{
+	uint32_t crc = append_store(s, r, file_id, at, now);
+
 	/* One barrier for all: afterwards PAD, payload and header are durable. */
 	pool_ops->drain();
 	return crc;
 }
 
-/* The entry's book-keeping, before head is published: a destager that sees a head sees `last`. */
-static void note_in_entry(struct session *s, struct ctl_file *f, const struct append_request *r,
-			  const struct place *at)
+void append_note(struct session *s, struct ctl_file *f, const struct append_request *r,
+		 const struct place *at)
 {
 	struct ctl_hot *hot = s->ctl.hot;
 	bool was_live = space_file_live(s, f);
@@ -217,8 +215,8 @@ static void note_fence(struct session *s, struct ctl_file *f, uint64_t below)
 		atomic_store_relaxed(&hot->live_files, live - 1);
 }
 
-/* {head, chain} as one: the cell that nobody reads, then the index. */
-static void publish(struct ctl_hot *hot, const struct place *at, uint32_t crc)
+/* The cell that nobody reads, then the index. */
+void append_publish(struct ctl_hot *hot, const struct place *at, uint32_t crc)
 {
 	uint32_t next = atomic_load_relaxed(&hot->index) + 1;
 	struct ctl_cell *cell = &hot->cell[next & 1];
@@ -242,10 +240,17 @@ static bool claims_destager(const struct session *s, uint64_t head)
 
 	if (asleep == 0)
 		return false;
+	/* 1, 3: by every record */
 	if (asleep == 2 && head - atomic_load_relaxed(&hot->tail) <= s->lane.ring_size / 4)
 		return false;
 	/* One of those who see it: pairs with the exchange of each other waker. */
 	return atomic_xchg_seq(&hot->asleep, 0) != 0;
+}
+
+void append_wake(const struct session *s, uint64_t head)
+{
+	if (claims_destager(s, head))
+		(void)futex_wake(&s->ctl.hot->asleep, 1);
 }
 
 int append_record(struct session *s, const struct caller *who, struct ctl_file *f, uint64_t file_id,
@@ -277,7 +282,7 @@ int append_record(struct session *s, const struct caller *who, struct ctl_file *
 	__builtin_prefetch(&hot->last_ns, 1);
 	if (r->reserved)
 		space_give_back_locked(s, r->reserved);
-	rc = find_place(s, f, r, &at);
+	rc = append_place(s, f, r, control_head(&s->ctl), &at);
 	if (rc != APPEND_OK) {
 		lane_unlock(s);
 		return rc;
@@ -285,18 +290,17 @@ int append_record(struct session *s, const struct caller *who, struct ctl_file *
 
 	crc = store_record(s, r, file_id, &at, now);
 	if (f)
-		note_in_entry(s, f, r, &at);
+		append_note(s, f, r, &at);
 	/* Relaxed: last_ns is a hint to file_touch_before, the others are counters; under the lane lock. */
 	atomic_store_relaxed(&hot->last_ns, now);
 	atomic_store_relaxed(&hot->records, hot->records + 1);
 	atomic_store_relaxed(&hot->bytes, hot->bytes + r->length);
-	publish(hot, &at, crc);
+	append_publish(hot, &at, crc);
 	if (f && r->type == RECORD_FENCE)
 		note_fence(s, f, r->offset);
 	lane_unlock(s);
 
-	if (claims_destager(s, at.end))
-		(void)futex_wake(&hot->asleep, 1);
+	append_wake(s, at.end);
 	if (ret_position)
 		*ret_position = at.position;
 	return APPEND_OK;

@@ -8,7 +8,9 @@
 #include "abi/control.h"
 
 struct control {
-	int fd;		       /* of the control file; one per process, never closed by a session */
+	int fd;	  /* of the control file; one per process, never closed by a session */
+	bool ofd; /* the slot is held by the open description (client/lib), not by the process */
+	uint64_t dev, ino;     /* of the control file; if ofd */
 	struct ctl_head *head; /* mapping, `bytes` */
 	uint64_t bytes;	       /* CTL_BYTES, or CTL_ALL_BYTES with images */
 	struct ctl_hot *hot;

@@ -6,14 +6,12 @@
 #include "pool/ops.h"
 #include "pool/space.h"
 
-#define DAEMON_LOCK_NS UINT64_C(1000000000) /* a hostile peer delays the daemon by no more */
-
 int lane_lock(struct session *s, const struct caller *who)
 {
 	static const struct record_header nothing __attribute__((aligned(64)));
 	uint64_t head;
-	int r = lock_acquire(&s->ctl, &s->ctl.hot->lane_lock, &s->me, who->tid,
-			     s->is_daemon ? DAEMON_LOCK_NS : LOCK_FOREVER, who->stale_self);
+	int r = lock_acquire(&s->ctl, &s->ctl.hot->lane_lock, &s->me, who->tid, session_lock_ns(s),
+			     who->stale_self);
 
 	if (r != LOCK_OWNER_DIED)
 		return r;

@@ -35,12 +35,24 @@ struct session {
 	struct ctl_head head_copy; /* the checked constant part */
 	struct holder me;	   /* slot; in the shim kept equal to the wipe-on-fork page's */
 	bool is_daemon;		   /* locks time out after 1 s; no space waits */
+	uint64_t lock_ns;	   /* instead of that second; 0: as it is */
 	/* The daemon as a wait for room gave it up, until it moves: the other files' writers need not
 	 * find out again. Atomic, relaxed: a torn look costs a wait or a bypass. */
 	uint64_t stalled_ns;   /* daemon_ns + 1; 0: not given up */
 	uint32_t stalled_seq;  /* daemon_seq */
 	uint32_t stalled_trim; /* trim_seq */
 };
+
+#define SESSION_DAEMON_LOCK_NS \
+	UINT64_C(1000000000) /* a hostile peer delays the daemon by no more */
+
+/* How long a lock is waited for. */
+static inline uint64_t session_lock_ns(const struct session *s)
+{
+	if (s->lock_ns)
+		return s->lock_ns;
+	return s->is_daemon ? SESSION_DAEMON_LOCK_NS : LOCK_FOREVER;
+}
 
 /* Per call: which thread, and whether its last call was left by a longjmp. */
 struct caller {

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "base/atomic.h"
+#include "base/overflow.h"
 #include "base/sys.h"
 #include "pool/lock.h"
 #include "pool/slot_word.h"
@@ -25,15 +27,25 @@ static int byte_lock(int fd, int command, short type, int64_t start, int64_t len
 	return (int)sys_call3(SYS_fcntl, fd, command, &lock);
 }
 
+/* The number may have been closed behind our back, and mean another file now; the description and its locks live
+ * on in the mapping. */
+static bool descriptor_lost(const struct control *c)
+{
+	struct stat st;
+
+	return c->ofd &&
+	       (sys_call2(SYS_fstat, c->fd, &st) < 0 || st.st_dev != c->dev || st.st_ino != c->ino);
+}
+
 /* True if anybody but this description holds a lock in [start, start + len). */
-static bool byte_locked(int fd, int64_t start, int64_t len)
+static bool byte_locked(const struct control *c, int64_t start, int64_t len)
 {
 	struct flock lock = {
 		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = len
 	};
 
 	/* A descriptor that cannot be asked tells nothing: nobody is declared dead for that. */
-	if (sys_call3(SYS_fcntl, fd, F_OFD_GETLK, &lock) < 0)
+	if (descriptor_lost(c) || sys_call3(SYS_fcntl, c->fd, F_OFD_GETLK, &lock) < 0)
 		return true;
 	return lock.l_type != F_UNLCK;
 }
@@ -99,6 +111,13 @@ static int strike_note(const struct control *c, const struct holder *me)
 	return 0;
 }
 
+/* POSIX locks end with the process, whatever happens to its descriptors, and serve the shim, whose descriptors are
+ * hidden from the program; a library's may be closed by the program, but its mapping may not. */
+static int slot_command(const struct control *c)
+{
+	return c->ofd ? F_OFD_SETLK : F_SETLK;
+}
+
 /* With the session lock held shared. */
 static int take_free_byte(const struct control *c, uint64_t incarnation, struct holder *ret)
 {
@@ -106,7 +125,7 @@ static int take_free_byte(const struct control *c, uint64_t incarnation, struct 
 	int r = -EMFILE;
 
 	for (slot = CTL_SLOT_DAEMON + 1; slot < CTL_SLOTS; slot++) {
-		r = byte_lock(c->fd, F_SETLK, F_WRLCK, CTL_LOCK_SLOT(slot), 1);
+		r = byte_lock(c->fd, slot_command(c), F_WRLCK, CTL_LOCK_SLOT(slot), 1);
 		if (r == 0)
 			break;
 		if (r != -EAGAIN && r != -EACCES)
@@ -126,7 +145,7 @@ static int take_free_byte(const struct control *c, uint64_t incarnation, struct 
 	else
 		r = strike_note(c, ret);
 	if (r < 0) {
-		(void)byte_lock(c->fd, F_SETLK, F_UNLCK, CTL_LOCK_SLOT(slot), 1);
+		(void)byte_lock(c->fd, slot_command(c), F_UNLCK, CTL_LOCK_SLOT(slot), 1);
 		return r;
 	}
 	describe(&c->slots[slot]);
@@ -135,12 +154,12 @@ static int take_free_byte(const struct control *c, uint64_t incarnation, struct 
 
 int slot_take(const struct control *c, uint64_t incarnation, struct holder *ret)
 {
-	int r = lock_within(c->fd, F_SETLK, F_RDLCK, SESSION_LIMIT_NS);
+	int r = lock_within(c->fd, slot_command(c), F_RDLCK, SESSION_LIMIT_NS);
 
 	if (r < 0)
 		return r;
 	r = take_free_byte(c, incarnation, ret);
-	(void)byte_lock(c->fd, F_SETLK, F_UNLCK, CTL_LOCK_SESSION, 1);
+	(void)byte_lock(c->fd, slot_command(c), F_UNLCK, CTL_LOCK_SESSION, 1);
 	return r;
 }
 
@@ -170,18 +189,36 @@ bool slot_dead(const struct control *c, uint64_t word)
 	if ((atomic_load_seq(&c->slots[slot].generation) & WORD_GENERATION_MASK) !=
 	    word_generation(word))
 		return true;
-	return !byte_locked(c->fd, CTL_LOCK_SLOT(slot), 1);
+	return !byte_locked(c, CTL_LOCK_SLOT(slot), 1);
 }
 
 bool slot_daemon_live(const struct control *c)
 {
-	return byte_locked(c->fd, CTL_LOCK_SLOT(CTL_SLOT_DAEMON), 1);
+	return byte_locked(c, CTL_LOCK_SLOT(CTL_SLOT_DAEMON), 1);
 }
 
 bool slot_any_live(const struct control *c)
 {
-	return byte_locked(c->fd, CTL_LOCK_SLOT(CTL_SLOT_DAEMON + 1),
-			   CTL_SLOTS - CTL_SLOT_DAEMON - 1);
+	return byte_locked(c, CTL_LOCK_SLOT(CTL_SLOT_DAEMON + 1), CTL_SLOTS - CTL_SLOT_DAEMON - 1);
+}
+
+bool slot_of_process(const struct control *c)
+{
+	int64_t at = CTL_LOCK_SLOT(CTL_SLOT_DAEMON + 1), end = CTL_LOCK_SLOT(CTL_SLOTS);
+
+	while (at < end) {
+		struct flock lock = {
+			.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = end - at
+		};
+
+		if (sys_call3(SYS_fcntl, c->fd, F_OFD_GETLK, &lock) < 0 || lock.l_type == F_UNLCK)
+			return false;
+		/* An OFD lock's owner is told as -1. */
+		if (lock.l_pid == (pid_t)sys_call0(SYS_getpid))
+			return true;
+		at = lock.l_start + max_of(lock.l_len, (off_t)1);
+	}
+	return false;
 }
 
 unsigned slot_count(const struct control *c, unsigned *ret_versions, unsigned n)
@@ -195,7 +232,7 @@ unsigned slot_count(const struct control *c, unsigned *ret_versions, unsigned n)
 
 		/* never taken: no system call for the many that nobody used */
 		if (atomic_load_relaxed(&c->slots[i].generation) == 0 ||
-		    !byte_locked(c->fd, CTL_LOCK_SLOT(i), 1))
+		    !byte_locked(c, CTL_LOCK_SLOT(i), 1))
 			continue;
 		count++;
 		version = atomic_load_relaxed(&c->slots[i].version);

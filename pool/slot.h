@@ -21,6 +21,7 @@ struct holder {
  * (space.h). The session lock is released at the end.
  * A process has one slot per control file: POSIX locks do not stop it from taking its own byte again,
  * so a second call gives the same slot with a new generation, and the first holder counts as dead.
+ * With c->ofd the byte belongs to the open description, and lives as long as that or a mapping made with it.
  * Returns 0, -ESTALE (closed: open the path anew), -EMFILE (no free slot), or a negative errno.
  */
 int slot_take(const struct control *c, uint64_t incarnation, struct holder *ret);
@@ -37,6 +38,9 @@ bool slot_daemon_live(const struct control *c);
 
 /* True if any session's byte (1..CTL_SLOTS-1) is locked by anybody. One F_OFD_GETLK. */
 bool slot_any_live(const struct control *c);
+
+/* True if this process holds a slot by a POSIX lock (the shim's), through another description than c->fd. */
+bool slot_of_process(const struct control *c);
 
 /* Number of live sessions; ret_versions[v] (v < n) counts by slot version. For status. */
 unsigned slot_count(const struct control *c, unsigned *ret_versions, unsigned n);

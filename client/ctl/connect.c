@@ -35,7 +35,7 @@ int ctl_unreachable(const char *socket_path, int error)
 			socket_path, strerror(-error));
 }
 
-static int connect_to(const char *path, int patience_ms, int *ret_fd)
+int ctl_connect(const char *path, int patience_ms, int *ret_fd)
 {
 	/* connect() waits while the queue of a daemon that accepts nobody is full */
 	const struct timeval limit = { .tv_sec = patience_ms / 1000,
@@ -151,7 +151,7 @@ static int wait_readable(int s, int patience_ms, const struct wait_hook *hook)
 	return 0;
 }
 
-static char *read_document(int fd)
+char *ctl_document(int fd)
 {
 	struct stat st;
 	size_t at = 0, n;
@@ -183,7 +183,7 @@ int ctl_ask(const char *socket_path, uint16_t type, const void *body, size_t n, 
 	memset(ret, 0, sizeof(*ret));
 	if (!p)
 		return -ENOMEM;
-	r = connect_to(socket_path, patience_ms, &s);
+	r = ctl_connect(socket_path, patience_ms, &s);
 	if (r == 0)
 		r = send_request(s, type, body, n, fd);
 	while (r == 0) {
@@ -203,7 +203,7 @@ int ctl_ask(const char *socket_path, uint16_t type, const void *body, size_t n, 
 		if (p->header.length == 0)
 			ret->reply.exit = CTL_REFUSED;
 		if (document >= 0)
-			ret->document = read_document(document);
+			ret->document = ctl_document(document);
 		return 0;
 	}
 	return r;

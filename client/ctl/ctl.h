@@ -36,10 +36,13 @@ struct verb {
 extern const struct verb verb_pool_create, verb_pool_check, verb_pool_verify, verb_status,
 	verb_flush, verb_gate, verb_recover, verb_dump, verb_report, verb_enable, verb_disable,
 	verb_check, verb_doctor;
+extern const struct verb verb_log_list, verb_log_create, verb_log_append, verb_log_cat,
+	verb_log_tail, verb_log_dump, verb_log_trim, verb_log_rm, verb_log_verify;
 
 /* ---- options.c */
 
-/* A long option of a verb: with a value if `value` is set. Ends with name NULL. */
+/* A long option of a verb, or a short one where its name is one letter: with a value if `value` is set. Ends with
+ * name NULL. */
 struct ctl_option {
 	const char *name;
 	bool *flag;
@@ -116,6 +119,12 @@ struct wait_hook {
  */
 int ctl_ask(const char *socket_path, uint16_t type, const void *body, size_t n, int fd,
 	    int patience_ms, const struct wait_hook *hook, struct answer *ret);
+
+/* A connection to the daemon, waited for so long while its queue is full (0: no limit): 0 or a negative errno. */
+int ctl_connect(const char *path, int patience_ms, int *ret_fd);
+
+/* What a memory file of the daemon's holds, owned by the caller; NULL: it could not be read. */
+char *ctl_document(int fd);
 
 /* A struct wire_domain request for `domain`; -ENAMETOOLONG when it does not fit. */
 int ctl_ask_domain(const char *socket_path, uint16_t type, const char *domain, int patience_ms,

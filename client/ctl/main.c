@@ -10,9 +10,11 @@
 #include "daemon/log.h"
 
 static const struct verb *const verbs[] = {
-	&verb_pool_create, &verb_pool_check, &verb_pool_verify, &verb_status, &verb_flush,
-	&verb_gate,	   &verb_recover,    &verb_dump,	&verb_report, &verb_enable,
-	&verb_disable,	   &verb_check,	     &verb_doctor,
+	&verb_pool_create, &verb_pool_check, &verb_pool_verify, &verb_status,	&verb_flush,
+	&verb_gate,	   &verb_recover,    &verb_dump,	&verb_report,	&verb_enable,
+	&verb_disable,	   &verb_check,	     &verb_doctor,	&verb_log_list, &verb_log_create,
+	&verb_log_append,  &verb_log_cat,    &verb_log_tail,	&verb_log_dump, &verb_log_trim,
+	&verb_log_rm,	   &verb_log_verify,
 };
 
 static void print_help(FILE *out)
@@ -60,6 +62,10 @@ static int run_verb(struct ctl *c, int argc, char **argv)
 	}
 	if (strcmp(argv[0], "pool") == 0)
 		return ctl_fail(CTL_USAGE, "pool: create, check or verify? pmemlogctl --help");
+	if (strcmp(argv[0], "log") == 0)
+		return ctl_fail(CTL_USAGE,
+				"log: list, create, append, cat, tail, dump, trim, rm or "
+				"verify? pmemlogctl --help");
 	return ctl_fail(CTL_USAGE, "unknown verb \"%s\"; pmemlogctl --help lists them", argv[0]);
 }
 

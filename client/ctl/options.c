@@ -48,7 +48,7 @@ static int take_option(const struct verb *v, const struct ctl_option *options, i
 	char name[64];
 
 	for (const struct ctl_option *o = options; o->name; o++) {
-		(void)snprintf(name, sizeof(name), "--%s", o->name);
+		(void)snprintf(name, sizeof(name), "%s%s", o->name[1] ? "--" : "-", o->name);
 		if (o->value) {
 			int used = take_value(argc, argv, i, name, o->value);
 

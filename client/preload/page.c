@@ -2,7 +2,6 @@
 #include "client/preload/page.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/mman.h>
 
 #include "base/atomic.h"
@@ -15,12 +14,7 @@
 
 struct page *page;
 
-/* initial-exec: no allocation on first use, so it may be touched in a signal handler. */
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
-	uint64_t key; /* of the process that the rest was written in */
-	uint32_t tid;
-	struct call_mark *mark; /* innermost call of ours, or NULL */
-} self;
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct mark_self self;
 
 int page_init(void)
 {
@@ -62,53 +56,15 @@ bool page_foreign(void)
 	return owner != 0 && owner != (uint32_t)sys_call0(SYS_getpid);
 }
 
-/* True if the call that made the mark is still under way below us on the stack. */
-static bool mark_lives(const struct call_mark *outer, const struct call_mark *inner)
-{
-	stack_t ss = { .ss_flags = 0 };
-
-	/* Stacks grow down: a handler's frame lies below the frame that it interrupted, unless it has
-	 * a stack of its own. */
-	if (inner > outer) {
-		(void)sys_call2(SYS_sigaltstack, NULL, &ss);
-		if (!(ss.ss_flags & SS_ONSTACK))
-			return false;
-	}
-	return outer->canary == ((uint64_t)(uintptr_t)outer ^ self.key);
-}
-
 int mark_enter(struct call_mark *m, struct caller *who)
 {
-	uint64_t key;
-
 	page_own();
-	key = atomic_load_relaxed(&page->key);
-	if (self.key != key) {
-		/* First call of this thread, or of a forked child: nothing it knows is true here. */
-		self.mark = NULL;
-		self.tid = sys_gettid();
-		self.key = key;
-	}
-	who->tid = self.tid;
-	who->stale_self = 0;
-	if (self.mark) {
-		if (mark_lives(self.mark, m))
-			return -EDEADLK;
-		who->stale_self = 1;
-	}
-	m->canary = (uint64_t)(uintptr_t)m ^ key;
-	/* A handler of this thread may come at any instruction: the mark is whole before it shows. */
-	__asm__ volatile("" ::: "memory");
-	self.mark = m;
-	__asm__ volatile("" ::: "memory");
-	return 0;
+	return mark_begin(&self, atomic_load_relaxed(&page->key), m, who);
 }
 
 void mark_leave(struct call_mark *m)
 {
-	__asm__ volatile("" ::: "memory");
-	self.mark = NULL;
-	m->canary = 0;
+	mark_end(&self, m);
 }
 
 int page_lock(const struct caller *who, bool wait)

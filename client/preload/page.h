@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/mark.h"
 #include "pool/session.h"
 
 #define SHIM_SESSIONS \
@@ -45,10 +46,6 @@ bool page_foreign(void);
  * mark_leave. Returns 0, or -EDEADLK: a signal handler came from inside another such call of this
  * thread. A mark left by a longjmp is noticed and gives who->stale_self.
  */
-struct call_mark {
-	uint64_t
-		canary; /* address of this mark ^ key: a frame that was left is soon written over */
-};
 int mark_enter(struct call_mark *m, struct caller *who);
 void mark_leave(struct call_mark *m);
 

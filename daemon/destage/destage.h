@@ -24,9 +24,13 @@ int destage_step(struct domain *d);
  * owners left is put right. 0, -EAGAIN, -EFAULT, -EBADMSG. */
 int destage_finish(struct domain *d);
 
+/* Makes the records of all native logs below *to durable in their segments. 0, -EAGAIN (one fails; told in
+ * last_error), -EFAULT, -EBADMSG. */
+int destage_logs(struct domain *d, const struct ctl_cell *to);
+
 /*
  * How to sleep: the value for hot->asleep (1: till the first record; 2: till ret_until or a quarter
- * of the ring is used), or 0: not on that word, just until *ret_until (CLOCK_MONOTONIC).
+ * of the ring is used; the worker has 3 of its own: till the next record), or 0: not on that word, just until *ret_until (CLOCK_MONOTONIC).
  */
 uint32_t destage_sleep(struct domain *d, uint64_t *ret_until);
 

@@ -59,6 +59,8 @@ bool destage_news(struct domain *d, uint32_t mode)
 		return false;
 	if (load_now(d, &l) < 0)
 		return true; /* destage_run finds out what is wrong */
+	if (mode == 3 && d->tail + l.used != d->seen_head)
+		return true;
 	return mode == 1 ? l.used > 0 : pressed(d, &l);
 }
 
@@ -122,7 +124,7 @@ int destage_run(struct domain *d)
 	if (l.waiters && now >= d->step_ns + WAITER_NS)
 		due = d->publish = true;
 	else
-		due = d->publish || (l.used && (d->flushes || pressed(d, &l) ||
+		due = d->publish || (l.used && (d->flushes || log_waits_step(d) || pressed(d, &l) ||
 						now >= d->live_since + age_ns(d)));
 	pthread_mutex_unlock(&d->lock);
 

@@ -328,6 +328,11 @@ static int step_files(struct domain *d, bool all)
 		}
 		domain_serve_light(d);
 	}
+	r = destage_logs(d, &cell);
+	if (r == -EAGAIN)
+		failed = r;
+	else if (r < 0)
+		return r;
 	d->blocked = failed != 0;
 	if (failed)
 		return failed;

@@ -213,6 +213,8 @@ void detach(struct domain *d)
 	d->attached = false;
 	d->sleep_word = &d->own_sleep;
 	pthread_mutex_unlock(&d->map_lock);
+	log_waits_end(d, -EBUSY, "the domain was let go of");
+	logs_forget_all(d);
 	/* Nobody else looks at the mappings any more. */
 	control_unmap(&d->s.ctl, true);
 	pool_lane_close(&d->s.lane, d->lane_fd);

@@ -200,7 +200,8 @@ static int resume_files(struct domain *d)
 
 	while ((index = catalog_file_next(d->set->pool, d->lane, from, &e)) >= 0) {
 		from = (uint32_t)index + 1;
-		r = resume_file(d, (uint32_t)index, &e);
+		r = e.flags & POOL_FILE_LOG ? logs_resume(d, (uint32_t)index, &e)
+					    : resume_file(d, (uint32_t)index, &e);
 		if (r < 0)
 			return r;
 	}

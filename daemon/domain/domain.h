@@ -11,6 +11,7 @@
 
 #include <json-c/json.h>
 
+#include "abi/log.h"
 #include "abi/wire.h"
 #include "daemon/config.h"
 #include "pool/dir/pool.h"
@@ -23,6 +24,8 @@ enum domain_request_kind {
 	DOMAIN_FLUSH,
 	DOMAIN_GATE,
 	DOMAIN_RECOVER,
+	DOMAIN_LOG, /* a LOG_ message but LOG_LIST: mode is its enum wire_type */
+	DOMAIN_LOG_LIST,
 };
 
 /* One request. The submitter owns it and keeps it alive until done() was called. */
@@ -41,7 +44,14 @@ struct domain_request {
 	uint64_t incarnation;
 	uint32_t entry, state;	    /* REGISTER */
 	uint64_t id;		    /* REGISTER */
-	struct json_object *report; /* RECOVER: owned by the submitter */
+	struct json_object *report; /* RECOVER, LOG_LIST: owned by the submitter */
+	/* LOG: */
+	struct wire_log log;
+	struct wire_log_reply log_reply;
+	struct wire_log_data log_data; /* LOG_READ */
+	void *data; /* LOG_APPEND: payload; LOG_READ: what was read. Owned by the submitter, malloc */
+	uint32_t data_length; /* bytes */
+	int out_fd;	      /* LOG_SEGMENT: owned by the submitter; else -1 */
 	/* called exactly once, in the worker's thread: hands the request back to the event loop */
 	void (*done)(struct domain_request *r);
 	void *arg;
@@ -49,6 +59,7 @@ struct domain_request {
 	struct domain_request *next;
 	uint64_t goal;	      /* FLUSH: done when the tail is there. REGISTER: tries */
 	uint64_t deadline_ns; /* FLUSH: given up when it fails for so long */
+	uint64_t until_ns; /* LOG: CLOCK_MONOTONIC of the client's patience; UINT64_MAX: for ever */
 };
 
 /*
@@ -66,6 +77,17 @@ bool domain_set_decided(const struct domain_set *set);
  * succeeds, others complete with -ENOENT at once. */
 void domain_submit(struct domain_set *set, uint32_t uid, const char *name,
 		   struct domain_request *r);
+
+/* A connection that uses the domain's logs by messages is a session without a slot: it counts while one of these
+ * is outstanding. Unknown domain: nothing happens. */
+void domain_log_user(struct domain_set *set, uint32_t uid, const char *name, int change);
+
+/*
+ * Appends to a log that is open, at once and in the caller's thread: for the event loop. Waits for nobody. False: it
+ * has to go to the worker (a lock that is taken, no room, not open). True: r is filled in, not done().
+ */
+bool domain_log_append(struct domain_set *set, uint32_t uid, const char *name,
+		       struct domain_request *r);
 
 /* A client connection of the domain ended: look at its slots soon. */
 void domain_hangup(struct domain_set *set, uint32_t uid, const char *name);

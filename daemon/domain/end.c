@@ -30,9 +30,14 @@ static int mark_closed(struct domain *d)
 /* No session lives and none can begin any more: 0. -EAGAIN: one lives or is taking a slot. */
 static int shut(struct domain *d)
 {
+	bool users;
 	int r;
 
-	if (slot_any_live(&d->s.ctl))
+	pthread_mutex_lock(&d->lock);
+	/* Who uses logs by messages has no slot. */
+	users = d->log_users > 0 && !d->stop;
+	pthread_mutex_unlock(&d->lock);
+	if (users || slot_any_live(&d->s.ctl))
 		return -EAGAIN;
 	r = session_lock_exclusive(&d->s.ctl, 50);
 	if (r < 0)
@@ -74,6 +79,8 @@ bool sessions_end(struct domain *d, bool at_once)
 	beat_set(d, false);
 	if (r == 0)
 		r = registry_release_all(d);
+	if (r == 0)
+		r = logs_release_all(d);
 	if (r == 0)
 		r = incarnation_end(d);
 	if (r == 0) {

@@ -14,9 +14,11 @@
 #include <pthread.h>
 
 #include "daemon/domain/domain.h"
+#include "daemon/logs/store.h"
 #include "pool/dir/catalog.h"
 #include "pool/dir/identity.h"
 #include "pool/file.h"
+#include "pool/log_read.h"
 #include "pool/session.h"
 
 #define SECOND_NS      UINT64_C(1000000000)
@@ -64,6 +66,30 @@ struct domain_file {
 	struct pool_file entry; /* as the catalog has it */
 };
 
+/* One native log that is open in this life of the domain. The control file's words are the clients'. */
+struct domain_log {
+	char name[CTL_LOG_NAME_MAX];
+	uint64_t id;
+	uint32_t index, slot;	/* in the control file */
+	uint32_t catalog;	/* in the catalog */
+	struct pool_file entry; /* as the catalog has it */
+	struct log_ref ref;
+	struct log_store store;
+	bool store_open;	/* else opened at the next destage */
+	uint64_t durable_below; /* position: its records below are in the segments */
+	uint64_t retry_ns;	/* CLOCK_MONOTONIC; not tried before, after a failure */
+	uint64_t backoff_ns;
+	bool failing;
+	uint64_t
+		removed; /* position + 1 that the tail has to reach before it is deleted; 0: it is not */
+	/* for LOG_READ: where the last one stood */
+	struct segment_reader reader;
+	struct segment_frame frame; /* the last one that reader gave; length 0: none */
+	bool reading;
+	struct log_place place;
+	struct log_buffer buffer;
+};
+
 /* Another domain registers a file of ours: we take it into bypass, then its request goes on. */
 struct yield {
 	struct yield *next;
@@ -101,13 +127,17 @@ struct domain {
 	uint64_t destages, destage_errors;
 	uint64_t live_since; /* CLOCK_MONOTONIC of the oldest live record, about; 0: none */
 	struct domain_file *file[CTL_FILES];
-	uint32_t files_end; /* one above the highest used index */
+	uint32_t files_end;		  /* one above the highest used index */
+	struct domain_log *log[CTL_LOGS]; /* by slot */
+	int log_users;			  /* connections that use logs by messages */
 	struct refused refused[REFUSED_MAX];
 	uint32_t refused_n;
 
 	pthread_mutex_t map_lock;
 	bool attached; /* s is mapped */
-	bool beating;  /* heartbeats are written */
+	uint8_t *
+		logs; /* mapping of the control file from CTL_LOGS_OFFSET; NULL: no log was opened */
+	bool beating; /* heartbeats are written */
 	uint32_t own_sleep;
 	uint32_t *sleep_word; /* what the worker sleeps on: own_sleep or the control file's word */
 
@@ -128,7 +158,9 @@ struct domain {
 	uint64_t grace_ns; /* no session's end before (a HELLO was answered) */
 	uint64_t held_ns;  /* next try of a held domain */
 	struct domain_request *flushes;
-	struct domain_file *changing; /* whose rewrite_until io.c renews */
+	struct domain_request *log_waits; /* LOG messages that wait */
+	uint64_t seen_head;		  /* as of the last look for those who wait for records */
+	struct domain_file *changing;	  /* whose rewrite_until io.c renews */
 };
 
 struct domain_set {
@@ -179,6 +211,8 @@ void domain_fault(struct domain *d, const char *why);
 
 /* ---- set.c ------------------------------------------------------------------------------------ */
 
+/* NULL: none. It stays until the set is stopped. */
+struct domain *domain_find(struct domain_set *set, uint32_t uid, const char *name);
 /* A condition whose time-outs are CLOCK_MONOTONIC. */
 void cond_init(pthread_cond_t *c);
 int domain_filter_each(struct domain_set *set, const char *filter,
@@ -243,6 +277,47 @@ int registry_release_all(struct domain *d);
  * errno (memory unchanged). */
 int registry_entry_put(struct domain *d, struct domain_file *df, const struct pool_file *e);
 bool file_same(const struct pool_file *a, const struct pool_file *b);
+
+/* ---- logs.c ------------------------------------------------------------------------------------ */
+
+/* The log of that name, opened if it is on disk. create: made if it is not. *ret_made (may be NULL). 0, -ENOENT, or as
+ * pmemlogd_open documents; why (n bytes) in words. */
+int logs_get(struct domain *d, const struct wire_log *q, bool create, struct domain_log **ret,
+	     bool *ret_made, char *why, size_t n);
+struct domain_log *logs_find(const struct domain *d, const char *name);
+/* One log of the catalog, after a restart with living sessions. 0, or a negative errno: the control file. */
+int logs_resume(struct domain *d, uint32_t catalog, const struct pool_file *e);
+/* Opens its store if it is not: 0 or a negative errno. */
+int logs_store(struct domain *d, struct domain_log *l);
+/* Each log's end into its meta, its entry dropped, forgotten: the last session's end. 0 or a negative errno. */
+int logs_release_all(struct domain *d);
+/* Forgotten, with the mapping; nothing on disk is touched. */
+void logs_forget_all(struct domain *d);
+/* Nobody finds it any more; then, once its records are trimmed, deleted: 0, -EAGAIN (not yet), or a negative errno. */
+int logs_remove(struct domain *d, struct domain_log *l);
+/* The end of its durable records; or -EFAULT, -ESTALE (an entry of another id). */
+int logs_end(const struct domain *d, const struct domain_log *l, uint64_t *ret);
+
+/* ---- log_requests.c ---------------------------------------------------------------------------- */
+
+void request_log(struct domain *d, struct domain_request *r);
+void request_log_list(struct domain *d, struct domain_request *r);
+/* Answers those that wait and need not any longer. all: every one, with that status. */
+void log_waits_answer(struct domain *d);
+void log_waits_end(struct domain *d, int status, const char *why);
+/* True if one waits for records to be on disk. */
+bool log_waits_step(const struct domain *d);
+/* True if one waits for new records; *ret_until becomes the earliest end of patience. */
+bool log_waits_records(const struct domain *d, uint64_t *ret_until);
+
+/* ---- log_data.c ------------------------------------------------------------------------------------- */
+
+/* Appends r's payload; fills r. 0, -EAGAIN (no room now), or a negative errno. */
+int log_data_append(struct domain *d, struct domain_log *l, struct domain_request *r);
+/* What every answer tells about a log. Any thread, under map_lock or the worker's. 0 or -EFAULT. */
+int log_data_words(const struct domain *d, const struct domain_log *l, struct wire_log_reply *ret);
+/* Reads from lsn into r->data. 1; 0: nothing there yet; or a negative errno. */
+int log_data_read(struct domain *d, struct domain_log *l, struct domain_request *r);
 
 /* ---- refused.c: any thread ---------------------------------------------------------------------- */
 

@@ -95,6 +95,16 @@ static struct domain *find_locked(struct domain_set *set, uint32_t uid, const ch
 	return NULL;
 }
 
+struct domain *domain_find(struct domain_set *set, uint32_t uid, const char *name)
+{
+	struct domain *d;
+
+	pthread_mutex_lock(&set->lock);
+	d = find_locked(set, uid, name);
+	pthread_mutex_unlock(&set->lock);
+	return d;
+}
+
 static int start(struct domain *d)
 {
 	sigset_t all, old;
@@ -242,7 +252,7 @@ void domain_submit(struct domain_set *set, uint32_t uid, const char *name, struc
 	r->status = 0;
 	r->exit_code = 0;
 	r->text[0] = '\0';
-	r->control_fd = r->lane_fd = -1;
+	r->control_fd = r->lane_fd = r->out_fd = -1;
 	r->report = NULL;
 	r->goal = 0;
 

@@ -117,7 +117,7 @@ static int copy_status(struct domain *d, struct domain_status *s)
 
 	*s = (struct domain_status){ .state = STATE_UNDECIDED };
 	pthread_mutex_lock(&d->lock);
-	end = d->files_end;
+	end = d->files_end + CTL_LOGS;
 	pthread_mutex_unlock(&d->lock);
 	s->refused = calloc(REFUSED_MAX, sizeof(*s->refused));
 	if (!s->refused)
@@ -138,7 +138,18 @@ static int copy_status(struct domain *d, struct domain_status *s)
 	s->refused_n = d->refused_n;
 	memcpy(s->refused, d->refused, sizeof(d->refused));
 	/* Registered since we counted: the next status shows it. */
-	for (uint32_t i = 0; i < min_of(end, d->files_end); i++) {
+	for (uint32_t i = 0; i < CTL_LOGS; i++) {
+		const struct domain_log *l = d->log[i];
+
+		if (!l || s->files_n == end)
+			continue;
+		s->index[s->files_n] = l->index;
+		s->files[s->files_n].id = l->id;
+		s->files[s->files_n].failing = atomic_load_relaxed(&l->failing);
+		(void)snprintf(s->files[s->files_n].path, sizeof(l->entry.path), "log:%s", l->name);
+		s->files_n++;
+	}
+	for (uint32_t i = 0; i < d->files_end && s->files_n < end; i++) {
 		const struct domain_file *df = d->file[i];
 
 		if (!df)

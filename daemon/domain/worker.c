@@ -176,6 +176,9 @@ static int sleep_domain(struct domain *d)
 		return sleep_on(d, &d->own_sleep, 1, until);
 	}
 	mode = destage_sleep(d, &until);
+	/* Somebody waits for the next record by message: every append wakes us. */
+	if (log_waits_records(d, &until))
+		mode = 3;
 	/* Never longer than to the next tick: a client that cuts its control file short takes the word
 	 * away under us, and then nobody can wake us on it. */
 	until = min_of(until, d->tick_ns);
@@ -200,6 +203,12 @@ static void serve(struct domain *d, struct domain_request *r)
 		return;
 	case DOMAIN_RECOVER:
 		request_recover(d, r);
+		return;
+	case DOMAIN_LOG:
+		request_log(d, r);
+		return;
+	case DOMAIN_LOG_LIST:
+		request_log_list(d, r);
 		return;
 	}
 	request_done(r, -EINVAL, 1, "unknown request");
@@ -339,6 +348,8 @@ void *domain_worker(void *arg)
 		do_work(d);
 		if (d->attached) {
 			r = destage_run(d);
+			if (r == 0)
+				log_waits_answer(d);
 			if (r == -EFAULT || r == -EBADMSG)
 				domain_fault(d,
 					     r == -EFAULT

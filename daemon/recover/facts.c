@@ -43,6 +43,10 @@ static void look(struct recovery *r, struct recovery_file *f)
 	cleanup_close int fd = -1;
 	int found;
 
+	if (recovery_is_log(&f->entry)) {
+		recovery_log_look(r, f);
+		return;
+	}
 	found = identity_open(&f->entry, O_RDONLY | O_NOATIME, &fd);
 	if (found == -EPERM)
 		found = identity_open(&f->entry, O_RDONLY, &fd);

@@ -65,11 +65,14 @@ static int release_files(struct recovery *r)
 
 	while ((index = catalog_file_next(r->pool, r->domain.lane, from, &entry)) >= 0) {
 		cleanup_close int fd = -1;
-		int found = identity_open(&entry, O_RDONLY, &fd);
+		bool log = recovery_is_log(&entry);
+		int found = log ? -EIO : identity_open(&entry, O_RDONLY, &fd);
 		int result = -EIO;
 
 		from = (uint32_t)index + 1;
-		if (found == IDENTITY_OK)
+		if (log)
+			result = recovery_log_release(r, &entry, (uint32_t)index);
+		else if (found == IDENTITY_OK)
 			result = register_release(r->pool, fd, (uint32_t)index);
 		if (result < 0) {
 			if (found != IDENTITY_STALE)

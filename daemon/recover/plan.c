@@ -208,7 +208,8 @@ static int count(struct plan *plan, const struct lane *l, const struct record_he
 		*ret_why = "the map of a LINES record does not fit its lines";
 		return r;
 	}
-	f->records++;
+	if (f->records++ == 0)
+		f->begin = h->offset;
 	f->bytes += h->length;
 	f->end = max_of(f->end, end);
 	plan->records++;
@@ -319,6 +320,8 @@ int plan_each(const struct plan *plan, const struct lane *l,
 		if (h.length > plan->largest || h.offset > (uint64_t)INT64_MAX - h.length ||
 		    payload_guarded(l, &h, payload) < 0)
 			return -EBADMSG;
+		if (plan->each_ns)
+			*plan->each_ns = h.time_ns;
 		r = h.type == RECORD_WRITE ? each(arg, (size_t)i, h.offset, payload, h.length)
 					   : each_line_run(&h, payload, (size_t)i, each, arg);
 		if (r < 0)

@@ -18,6 +18,7 @@ struct plan_file {
 	uint64_t records; /* live WRITE and LINES records; 0: nothing to replay */
 	uint64_t bytes;	  /* their payload */
 	uint64_t end;	  /* highest offset behind one of them */
+	uint64_t begin;	  /* offset of the first of them; of a native log the lowest */
 	bool named;	  /* a record of it that is no FENCE lies at or above the fence */
 	bool unlinked;	  /* an UNLINK record was seen */
 };
@@ -34,6 +35,7 @@ struct plan {
 	uint32_t largest;   /* payload of the largest live one */
 	uint64_t newest_ns; /* latest time of any record; 0: none */
 	uint64_t beat_ns;   /* heartbeat */
+	uint64_t *each_ns; /* of the caller, may be NULL: plan_each puts each record's time there */
 };
 
 /*

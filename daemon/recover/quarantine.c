@@ -41,9 +41,13 @@ unsigned quarantine_seal(struct pool *p, uint32_t lane, bool immutable)
 
 	while ((index = catalog_file_next(p, lane, from, &entry)) >= 0) {
 		cleanup_close int fd = -1;
-		int r = identity_open(&entry, O_RDONLY, &fd);
+		int r;
 
 		from = (uint32_t)index + 1;
+		/* A log's segments are nobody's but ours. */
+		if (entry.flags & POOL_FILE_LOG)
+			continue;
+		r = identity_open(&entry, O_RDONLY, &fd);
 		/* What is gone needs no protection. */
 		if (r == IDENTITY_STALE)
 			continue;

@@ -2,6 +2,8 @@
 #pragma once
 /* One recovery under way: shared by the files of this folder, not by others. */
 
+#include "daemon/log.h"
+#include "daemon/logs/store.h"
 #include "daemon/recover/judge.h"
 #include "daemon/recover/plan.h"
 #include "daemon/recover/recover.h"
@@ -19,6 +21,8 @@ struct recovery_file {
 	enum judge_action action;
 	int fd; /* O_RDWR during replay; else -1 */
 	bool wrote;
+	struct log_store store; /* of a native log, during replay: if store_open */
+	bool store_open;
 };
 
 struct recovery {
@@ -56,6 +60,20 @@ enum replay_outcome {
  * renewed as needed. why (n bytes): what failed. Descriptors are closed on return.
  */
 enum replay_outcome replay_run(struct recovery *r, char *why, size_t n);
+
+/* log.c: native logs */
+
+bool recovery_is_log(const struct pool_file *f);
+/* Fills f->facts for one with live records. Changes nothing. */
+void recovery_log_look(struct recovery *r, struct recovery_file *f);
+/* Opens its store for writing (anew, if it is open): what the catalog does not know as durable is cut off. 0 or a
+ * negative errno. */
+int recovery_log_open(struct recovery *r, struct recovery_file *f);
+void recovery_log_close(struct recovery_file *f);
+/* What was put is durable, and the catalog knows it. 0 or a negative errno. */
+int recovery_log_sync(struct recovery *r, struct recovery_file *f);
+/* Lets a log without live records go: its meta says where it ends, then its entry is dropped. */
+int recovery_log_release(struct recovery *r, const struct pool_file *f, uint32_t index);
 
 /* quarantine.c */
 

@@ -16,7 +16,8 @@
 
 struct replay {
 	struct recovery *r;
-	bool began; /* a byte may have been written */
+	bool began;	  /* a byte may have been written */
+	uint64_t time_ns; /* of the record that plan_each gives */
 	uint64_t done;
 	uint64_t told; /* of done, at the last call of progress */
 	char *why;
@@ -82,7 +83,14 @@ static int replay_record(void *arg, size_t file, uint64_t offset, const void *pa
 
 	if (f->action != ACTION_REPLAY)
 		return 0;
-	r = write_whole(s, f, payload, length, offset);
+	if (f->store_open) {
+		s->began = f->wrote = true;
+		r = log_store_put(&f->store, offset, s->time_ns, payload, length);
+		if (r < 0)
+			r = fail(s, f, f->store.why, r);
+	} else {
+		r = write_whole(s, f, payload, length, offset);
+	}
 	if (r < 0)
 		return r;
 	s->done += length;
@@ -119,6 +127,12 @@ static int open_all(struct replay *s)
 
 		if (f->action != ACTION_REPLAY)
 			continue;
+		if (recovery_is_log(&f->entry)) {
+			found = recovery_log_open(r, f);
+			if (found < 0)
+				return fail(s, f, f->store.why, found);
+			continue;
+		}
 		found = open_for_writing(f);
 		if (found < 0)
 			return fail(s, f, "cannot be opened for writing", found);
@@ -136,7 +150,13 @@ static int sync_all(struct replay *s)
 
 	for (size_t i = 0; i < r->plan.n_files; i++) {
 		struct recovery_file *f = &r->files[i];
+		int synced;
 
+		if (f->store_open) {
+			synced = recovery_log_sync(r, f);
+			if (synced < 0)
+				result = fail(s, f, f->store.why, synced);
+		}
 		if (f->fd < 0)
 			continue;
 		/* Also where nothing was written: what an earlier, crashed replay wrote may be in the
@@ -151,14 +171,24 @@ static int sync_all(struct replay *s)
 
 /* The page cache may be of a failed write-back in this boot: what is written over such pages may not come
  * back from the disk (pool/pages.h). Errors are those of before; the sync at the end tells of ours. */
-static void drop_all(const struct recovery *r)
+static int drop_all(struct replay *s)
 {
+	struct recovery *r = s->r;
+
 	for (size_t i = 0; i < r->plan.n_files; i++) {
+		/* A log's is cut off behind what is durable. */
+		if (r->files[i].store_open) {
+			int opened = recovery_log_open(r, &r->files[i]);
+
+			if (opened < 0)
+				return fail(s, &r->files[i], r->files[i].store.why, opened);
+		}
 		if (r->files[i].fd < 0)
 			continue;
 		(void)fdatasync(r->files[i].fd);
 		(void)posix_fadvise(r->files[i].fd, 0, 0, POSIX_FADV_DONTNEED);
 	}
+	return 0;
 }
 
 /*
@@ -172,7 +202,9 @@ static int write_and_sync(struct replay *s)
 	int result = -EIO;
 
 	for (int i = 0; i < SYNC_TRIES && result < 0; i++) {
-		drop_all(r);
+		result = drop_all(s);
+		if (result < 0)
+			return result;
 		s->done = s->told = 0;
 		result = plan_each(&r->plan, &r->lane, replay_record, s);
 		if (result < 0)
@@ -185,6 +217,7 @@ static int write_and_sync(struct replay *s)
 static void close_all(struct recovery *r)
 {
 	for (size_t i = 0; i < r->plan.n_files; i++) {
+		recovery_log_close(&r->files[i]);
 		if (r->files[i].fd >= 0)
 			(void)close(r->files[i].fd);
 		r->files[i].fd = -1;
@@ -197,10 +230,12 @@ enum replay_outcome replay_run(struct recovery *r, char *why, size_t n)
 	int result;
 
 	(void)snprintf(why, n, "the lane changed while it was replayed");
+	r->plan.each_ns = &s.time_ns;
 	result = open_all(&s);
 	if (result == 0)
 		result = write_and_sync(&s);
 	close_all(r);
+	r->plan.each_ns = NULL;
 	if (result == 0)
 		return REPLAY_DONE;
 	return s.began ? REPLAY_BROKEN : REPLAY_NOT_BEGUN;

@@ -33,6 +33,11 @@ bool wire_is_admin(uint16_t type)
 	return m && m->admin;
 }
 
+bool wire_is_log(uint16_t type)
+{
+	return type >= WIRE_LOG_OPEN && type <= WIRE_LOG_REMOVE;
+}
+
 const char *wire_type_name(uint16_t type)
 {
 	const struct message *m = message_find(type);
@@ -157,10 +162,90 @@ static int check_recover(const struct wire_recover *m, unsigned fds, const char 
 	return *why ? -EPROTO : 0;
 }
 
+static int check_features(const struct wire_features *m, unsigned fds, const char **why)
+{
+	if (fds != 0)
+		*why = "descriptors with a message that takes none";
+	else if (m->version != 1 || m->want != 0)
+		*why = "version or want of FEATURES not known";
+	return *why ? -EPROTO : 0;
+}
+
+/* A log's name, and that of a domain, empty for one's own. */
+static const char *check_names(const char *name, const char *domain, size_t n)
+{
+	if (!terminated(name, CTL_LOG_NAME_MAX) || !name_ok(name, strlen(name)) || name[0] == '.')
+		return "bad name of a log (1 to 63 of A-Z a-z 0-9 _ . @ -, no dot first)";
+	if (!filter_ok(domain, n))
+		return "bad name of a domain (NAME or USER/NAME)";
+	return NULL;
+}
+
+/* Bits of `flags` that a message knows. */
+static uint32_t log_flags(uint16_t type)
+{
+	switch (type) {
+	case WIRE_LOG_OPEN:
+		return WIRE_LOG_CREATE | WIRE_LOG_EXCLUSIVE | WIRE_LOG_READ_ONLY;
+	case WIRE_LOG_READ:
+		return WIRE_LOG_RECORDS;
+	default:
+		return 0;
+	}
+}
+
+static int check_log(const struct wire_log *m, uint16_t type, unsigned fds, const char **why)
+{
+	bool create = type == WIRE_LOG_OPEN && (m->flags & WIRE_LOG_CREATE);
+	bool lsn = type != WIRE_LOG_OPEN && type != WIRE_LOG_STAT && type != WIRE_LOG_REMOVE;
+	bool timeout = type == WIRE_LOG_READ || type == WIRE_LOG_SYNC;
+
+	*why = check_names(m->name, m->domain, sizeof(m->domain));
+	if (*why)
+		return -EPROTO;
+	if (fds != 0)
+		*why = "descriptors with a message that takes none";
+	else if (m->reserved != 0 || (m->flags & ~log_flags(type)) != 0 || (!lsn && m->lsn != 0) ||
+		 (!timeout && m->timeout_ms != 0))
+		*why = "fields that this message does not use are not zero";
+	else if (create ? m->mode != 0600 && m->mode != 0400 : m->mode != 0)
+		*why = "mode of a log is neither 0600 nor 0400";
+	else if (create && m->value != 0 && (m->value < 65536 || m->value > (uint64_t)INT64_MAX))
+		*why = "capacity of a log is below 65536";
+	else if (type == WIRE_LOG_READ ? m->value == 0 || m->value > WIRE_LOG_PAYLOAD
+				       : !create && m->value != 0)
+		*why = "value out of range";
+	return *why ? -EPROTO : 0;
+}
+
+static int check_append(const struct wire_log_append *m, unsigned fds, const char **why)
+{
+	*why = check_names(m->name, m->domain, sizeof(m->domain));
+	if (*why)
+		return -EPROTO;
+	if (fds != 0)
+		*why = "descriptors with a message that takes none";
+	else if (m->flags != 0 || m->length == 0 || m->length > WIRE_LOG_PAYLOAD)
+		*why = "flags not zero, or length out of range";
+	return *why ? -EPROTO : 0;
+}
+
+/* Bytes that follow the body: what it says itself, checked here, since the packet's length depends on it. */
+static uint32_t tail_of(const struct message *m, const void *packet, size_t n)
+{
+	struct wire_log_append a;
+
+	if (m->type != WIRE_LOG_APPEND || n < sizeof(struct wire_header) + sizeof(a))
+		return 0;
+	memcpy(&a, (const char *)packet + sizeof(struct wire_header), sizeof(a));
+	return a.length <= WIRE_LOG_PAYLOAD ? a.length : 0;
+}
+
 int wire_check(struct wire_request *ret, const void *packet, size_t n, unsigned fds,
 	       const char **why)
 {
 	const struct message *m;
+	uint32_t tail = 0;
 
 	memset(ret, 0, sizeof(*ret));
 	*why = NULL;
@@ -170,13 +255,16 @@ int wire_check(struct wire_request *ret, const void *packet, size_t n, unsigned 
 	}
 	memcpy(&ret->header, packet, sizeof(ret->header));
 	m = message_find(ret->header.type);
+	if (m)
+		tail = tail_of(m, packet, n);
 	if (ret->header.magic != WIRE_MAGIC)
 		*why = "wrong magic";
 	else if (!m)
 		*why = "unknown message";
 	else if (ret->header.kind != WIRE_REQUEST || ret->header.status != 0)
 		*why = "no request";
-	else if (ret->header.length != m->length || n != sizeof(ret->header) + m->length)
+	else if (ret->header.length != m->length + tail ||
+		 n != sizeof(ret->header) + m->length + tail)
 		*why = "wrong length";
 	if (*why)
 		return -EPROTO;
@@ -190,9 +278,23 @@ int wire_check(struct wire_request *ret, const void *packet, size_t n, unsigned 
 	case WIRE_STATUS:
 	case WIRE_FLUSH:
 	case WIRE_GATE:
+	case WIRE_LOG_LIST:
 		return check_domain(&ret->domain, fds, why);
 	case WIRE_RECOVER:
 		return check_recover(&ret->recover, fds, why);
+	case WIRE_FEATURES:
+		return check_features(&ret->features, fds, why);
+	case WIRE_LOG_OPEN:
+	case WIRE_LOG_READ:
+	case WIRE_LOG_TRIM:
+	case WIRE_LOG_SYNC:
+	case WIRE_LOG_STAT:
+	case WIRE_LOG_SEGMENT:
+	case WIRE_LOG_REMOVE:
+		return check_log(&ret->log, m->type, fds, why);
+	case WIRE_LOG_APPEND:
+		ret->payload = (const char *)packet + sizeof(ret->header) + m->length;
+		return check_append(&ret->append, fds, why);
 	}
 	*why = "unknown message";
 	return -EPROTO;

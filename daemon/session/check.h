@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "abi/log.h"
 #include "abi/wire.h"
 
 /* A private copy of a request whose every field was looked at. */
@@ -14,9 +15,13 @@ struct wire_request {
 	union {
 		struct wire_hello hello;
 		struct wire_register reg;
-		struct wire_domain domain; /* STATUS, FLUSH, GATE */
+		struct wire_domain domain; /* STATUS, FLUSH, GATE, LOG_LIST */
 		struct wire_recover recover;
+		struct wire_features features;
+		struct wire_log log; /* LOG_OPEN, READ, TRIM, SYNC, STAT, SEGMENT, REMOVE */
+		struct wire_log_append append;
 	};
+	const void *payload; /* LOG_APPEND: append.length bytes in the packet, to be read once */
 };
 
 /*
@@ -35,6 +40,9 @@ bool wire_domain_name_ok(const char *name, size_t n);
 
 /* True if messages of that type are for root and the daemon's own user. */
 bool wire_is_admin(uint16_t type);
+
+/* True if messages of that type are about one native log. */
+bool wire_is_log(uint16_t type);
 
 /* Name of a message for the log. */
 const char *wire_type_name(uint16_t type);

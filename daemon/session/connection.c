@@ -28,7 +28,7 @@ struct packet {
 	size_t n;
 	unsigned n_fds;
 	int fds[CONNECTION_FDS_MAX];
-	bool cut; /* longer than WIRE_MAX, or more descriptors than fit */
+	bool cut; /* longer than WIRE_LOG_MAX, or more descriptors than fit */
 };
 
 static void log_client(const struct connection *c, int priority, const char *what)
@@ -127,7 +127,7 @@ static int receive(struct connection *c, struct packet *p)
 		return -errno;
 	take_descriptors(&m, p);
 	p->n = (size_t)n;
-	p->cut = (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || p->n > WIRE_MAX;
+	p->cut = (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || p->n > WIRE_LOG_MAX;
 	return n > 0 || p->n_fds > 0;
 }
 
@@ -298,6 +298,8 @@ void connection_free(struct connection *c)
 
 	while (c->requests)
 		request_orphan(c->requests);
+	if (c->logs)
+		domain_log_user(s->domains, c->uid, c->domain, -1);
 	if (c->attached && !s->stopping)
 		domain_hangup(s->domains, c->uid, c->domain);
 	if (c->prev)

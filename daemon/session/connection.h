@@ -24,9 +24,11 @@ struct connection {
 	/* set by a HELLO that succeeded: the domain that this client registers files in */
 	bool attached;
 	char domain[CTL_DOMAIN_MAX];
+	bool logs; /* it has used a log of that domain: a session of it until it ends */
 	char program[64];
 	struct request *requests; /* under way; they lose their connection when it goes */
 	uint32_t outstanding;
+	uint32_t appends; /* LOG_APPENDs that a worker has: a later one may not overtake them */
 	struct connection *next, *prev;
 };
 

@@ -18,7 +18,7 @@
 
 static bool refuse(struct connection *c, const struct wire_header *h, int status, const char *text)
 {
-	if (h->type == WIRE_HELLO || h->type == WIRE_REGISTER)
+	if (h->type == WIRE_HELLO || h->type == WIRE_REGISTER || wire_is_log(h->type))
 		return reply_refused(c, h->type, h->request_id, status, text);
 	return reply_text(c, h->type, h->request_id, status, 1, text, NULL);
 }
@@ -256,6 +256,124 @@ static bool on_recover(struct connection *c, const struct wire_request *q, int *
 	return submit(c, r, fd);
 }
 
+/* ---- native logs ---------------------------------------------------------------------------------- */
+
+static bool on_features(struct connection *c, const struct wire_request *q)
+{
+	const struct wire_features_reply body = {
+		.version = CTL_VERSION,
+		.features = WIRE_FEATURE_LOGS,
+		.packet_max = WIRE_LOG_MAX,
+		.append_max = WIRE_LOG_PAYLOAD,
+		.outstanding = SERVER_OUTSTANDING,
+		.logs_max = CTL_LOGS,
+	};
+
+	return connection_send(c, q->header.type, WIRE_REPLY, q->header.request_id, 0, &body,
+			       sizeof(body), NULL, 0);
+}
+
+/* Whose log is meant: 1 and *ret; or replies itself and returns 0 (go on) or -1 (hang up). */
+static int log_target(struct connection *c, const struct wire_header *h, const char *domain,
+		      struct target *ret)
+{
+	struct targets t;
+	int found;
+
+	if (!*domain) {
+		if (!c->attached)
+			return refuse(c, h, -EPROTO,
+				      "a log's message before a HELLO that succeeded")
+				       ? 0
+				       : -1;
+		ret->uid = c->uid;
+		memcpy(ret->name, c->domain, sizeof(ret->name));
+		/* From now on the domain is not closed while this client is there. */
+		if (!c->logs)
+			domain_log_user(c->server->domains, c->uid, c->domain, 1);
+		c->logs = true;
+		return 1;
+	}
+	found = find_targets(c, h, domain, &t);
+	if (found == 1 && t.n != 1)
+		found = refuse(c, h, -EINVAL,
+			       "several users have a domain of that name; say USER/NAME")
+				? 0
+				: -1;
+	if (found == 1)
+		*ret = t.list[0];
+	free(t.list);
+	return found;
+}
+
+static bool submit_log(struct connection *c, struct request *r)
+{
+	/* An append is mostly answered sooner than "pending" would be; nobody needs to be told. */
+	if (r->type != WIRE_LOG_APPEND && !reply_pending(c, r->type, r->id)) {
+		request_cancel(r);
+		return false;
+	}
+	request_submit(r);
+	return true;
+}
+
+static bool on_append(struct connection *c, const struct wire_request *q)
+{
+	const struct wire_header *h = &q->header;
+	struct target target;
+	struct domain_request *d;
+	struct request *r;
+	int found = log_target(c, h, q->append.domain, &target);
+
+	if (found <= 0)
+		return found == 0;
+	r = request_new(c, h->type, h->request_id, 1);
+	if (!r)
+		return no_memory(c, h);
+	d = &r->parts->d;
+	d->kind = DOMAIN_LOG;
+	d->mode = h->type;
+	r->parts->uid = target.uid;
+	memcpy(r->parts->name, target.name, sizeof(target.name));
+	memcpy(d->log.name, q->append.name, sizeof(d->log.name));
+	d->data = malloc(q->append.length);
+	if (!d->data) {
+		request_cancel(r);
+		return no_memory(c, h);
+	}
+	memcpy(d->data, q->payload, q->append.length);
+	d->data_length = q->append.length;
+	/* Of one connection they are done in the order in which they came. */
+	if (c->appends == 0 && domain_log_append(c->server->domains, target.uid, target.name, d)) {
+		bool go_on = reply_log(c, r);
+
+		request_cancel(r);
+		return go_on;
+	}
+	c->appends++;
+	return submit_log(c, r);
+}
+
+static bool on_log(struct connection *c, const struct wire_request *q)
+{
+	const struct wire_header *h = &q->header;
+	struct target target;
+	struct request *r;
+	int found = log_target(c, h, q->log.domain, &target);
+
+	if (found <= 0)
+		return found == 0;
+	r = request_new(c, h->type, h->request_id, 1);
+	if (!r)
+		return no_memory(c, h);
+	r->parts->d.kind = DOMAIN_LOG;
+	r->parts->d.mode = h->type;
+	r->parts->d.log = q->log;
+	r->parts->uid = target.uid;
+	memcpy(r->parts->name, target.name, sizeof(target.name));
+	return submit_log(c, r);
+}
+
 bool dispatch(struct connection *c, const struct wire_request *q, int *fd)
 {
 	if (!c->allowed) {
@@ -284,6 +402,20 @@ bool dispatch(struct connection *c, const struct wire_request *q, int *fd)
 		return on_domains(c, q, DOMAIN_GATE);
 	case WIRE_RECOVER:
 		return on_recover(c, q, fd);
+	case WIRE_FEATURES:
+		return on_features(c, q);
+	case WIRE_LOG_APPEND:
+		return on_append(c, q);
+	case WIRE_LOG_OPEN:
+	case WIRE_LOG_READ:
+	case WIRE_LOG_TRIM:
+	case WIRE_LOG_SYNC:
+	case WIRE_LOG_STAT:
+	case WIRE_LOG_SEGMENT:
+	case WIRE_LOG_REMOVE:
+		return on_log(c, q);
+	case WIRE_LOG_LIST:
+		return on_domains(c, q, DOMAIN_LOG_LIST);
 	}
 	return false;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/overflow.h"
 #include "daemon/log.h"
+#include "daemon/session/check.h"
 #include "daemon/session/connection.h"
 #include "daemon/session/request.h"
 
@@ -71,7 +73,18 @@ bool reply_refused(struct connection *c, uint16_t type, uint64_t id, int status,
 {
 	struct wire_hello_reply hello = { .version = CTL_VERSION };
 	struct wire_register_reply reg = { 0 };
+	struct wire_log_reply log = { 0 };
+	struct wire_log_data data = { 0 };
 
+	if (type == WIRE_LOG_READ) {
+		set_text(data.text, text);
+		return connection_send(c, type, WIRE_REPLY, id, status, &data, sizeof(data), NULL,
+				       0);
+	}
+	if (wire_is_log(type)) {
+		set_text(log.text, text);
+		return connection_send(c, type, WIRE_REPLY, id, status, &log, sizeof(log), NULL, 0);
+	}
 	if (type == WIRE_REGISTER) {
 		set_text(reg.text, text);
 		return connection_send(c, type, WIRE_REPLY, id, status, &reg, sizeof(reg), NULL, 0);
@@ -112,7 +125,59 @@ static bool reply_register(struct connection *c, const struct request *r)
 			       0);
 }
 
-/* FLUSH, GATE, RECOVER: the worst of all parts, and the words of each that has something to say. */
+static bool reply_read(struct connection *c, const struct request *r)
+{
+	const struct domain_request *d = &r->parts->d;
+	struct wire_log_data body = d->log_data;
+	size_t n = d->status == 0 ? d->data_length : 0;
+	uint8_t *whole = malloc(sizeof(body) + n);
+	bool sent;
+
+	if (!whole)
+		return reply_refused(c, r->type, r->id, -ENOMEM,
+				     "pmemlogd is out of memory; try again");
+	body.length = (uint32_t)n;
+	body.durable = d->log_reply.durable;
+	set_text(body.text, d->text);
+	memcpy(whole, &body, sizeof(body));
+	if (n)
+		memcpy(whole + sizeof(body), d->data, n);
+	sent = connection_send(c, r->type, WIRE_REPLY, r->id, d->status, whole, sizeof(body) + n,
+			       NULL, 0);
+	free(whole);
+	return sent;
+}
+
+bool reply_log(struct connection *c, const struct request *r)
+{
+	const struct domain_request *d = &r->parts->d;
+	struct wire_log_reply body = d->log_reply;
+
+	if (r->type == WIRE_LOG_READ)
+		return reply_read(c, r);
+	set_text(body.text, d->text);
+	return connection_send(c, r->type, WIRE_REPLY, r->id, d->status, &body, sizeof(body),
+			       &d->out_fd, d->out_fd >= 0 ? 1 : 0);
+}
+
+/* LOG_LIST: one list of all parts. Owned by the caller. */
+static struct json_object *merge_lists(const struct request *r)
+{
+	struct json_object *root = json_object_new_object(), *all = json_object_new_array();
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct json_object *list = r->parts[i].d.report;
+		size_t n = list ? json_object_array_length(list) : 0;
+
+		for (size_t k = 0; k < n; k++)
+			json_object_array_add(all,
+					      json_object_get(json_object_array_get_idx(list, k)));
+	}
+	json_object_object_add(root, "logs", all);
+	return root;
+}
+
+/* FLUSH, GATE, RECOVER, LOG_LIST: the worst of all parts, and the words of each that has something to say. */
 static bool reply_parts(struct connection *c, const struct request *r)
 {
 	struct json_object *report = NULL;
@@ -140,6 +205,13 @@ static bool reply_parts(struct connection *c, const struct request *r)
 		if (put > 0)
 			at += (size_t)put;
 	}
+	if (r->type == WIRE_LOG_LIST) {
+		struct json_object *all = merge_lists(r);
+		bool sent = reply_text(c, r->type, r->id, status, worst, text, all);
+
+		json_object_put(all);
+		return sent;
+	}
 	return reply_text(c, r->type, r->id, status, worst, text, report);
 }
 
@@ -154,7 +226,18 @@ bool reply_request(struct connection *c, struct request *r)
 	case WIRE_FLUSH:
 	case WIRE_GATE:
 	case WIRE_RECOVER:
+	case WIRE_LOG_LIST:
+	case WIRE_FEATURES:
 		break;
+	case WIRE_LOG_OPEN:
+	case WIRE_LOG_APPEND:
+	case WIRE_LOG_READ:
+	case WIRE_LOG_TRIM:
+	case WIRE_LOG_SYNC:
+	case WIRE_LOG_STAT:
+	case WIRE_LOG_SEGMENT:
+	case WIRE_LOG_REMOVE:
+		return reply_log(c, r);
 	}
 	return reply_parts(c, r);
 }

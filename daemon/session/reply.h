@@ -24,3 +24,6 @@ bool reply_refused(struct connection *c, uint16_t type, uint64_t id, int status,
 
 /* WIRE_PENDING. */
 bool reply_pending(struct connection *c, uint16_t type, uint64_t id);
+
+/* Of a native log's message. */
+bool reply_log(struct connection *c, const struct request *r);

@@ -31,12 +31,15 @@ struct request *request_new(struct connection *c, uint16_t type, uint64_t id, ui
 		r->parts[i].d.fd = -1;
 		r->parts[i].d.control_fd = -1;
 		r->parts[i].d.lane_fd = -1;
+		r->parts[i].d.out_fd = -1;
 	}
 	return r;
 }
 
 struct request *request_cancel(struct request *r)
 {
+	for (uint32_t i = 0; i < r->n; i++)
+		free(r->parts[i].d.data);
 	free(r->parts);
 	free(r);
 	return NULL;
@@ -100,6 +103,9 @@ static void request_free(struct request *r)
 			(void)close(d->control_fd);
 		if (d->lane_fd >= 0)
 			(void)close(d->lane_fd);
+		if (d->out_fd >= 0)
+			(void)close(d->out_fd);
+		free(d->data);
 		json_object_put(d->report);
 	}
 	r->server->outstanding--;
@@ -120,6 +126,8 @@ void request_completed(struct completion_node *node, void *server)
 	if (c) {
 		unlink_request(r);
 		connection_end(c);
+		if (r->type == WIRE_LOG_APPEND)
+			c->appends--;
 		if (!reply_request(c, r))
 			connection_free(c);
 	} else if (r->type == WIRE_HELLO && !r->server->stopping) {

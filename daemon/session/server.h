@@ -40,9 +40,9 @@ struct server {
 	sd_event_source *listen_source;
 	struct connection *connections;
 	struct peer *peers;
-	uint32_t outstanding;	      /* requests that a worker has */
-	bool stopping;		      /* nothing is submitted any more */
-	uint8_t packet[WIRE_MAX + 1]; /* one more: longer packets are noticed */
+	uint32_t outstanding;		  /* requests that a worker has */
+	bool stopping;			  /* nothing is submitted any more */
+	uint8_t packet[WIRE_LOG_MAX + 1]; /* one more: longer packets are noticed */
 };
 
 /*

@@ -114,7 +114,8 @@ struct ctl_hot {
 
 	/* Line 3: sleep and wake of the destager, seq_cst on both sides. */
 	uint32_t asleep; /* futex: 0 awake, 1 sleeps till the first record, 2 sleeps with a time-out
-				   and wants a wake when more than a quarter of the ring is used */
+				   and wants a wake when more than a quarter of the ring is used,
+				   3 sleeps with a time-out and wants a wake by the next record */
 	uint32_t space_waiters; /* writers that wait for room */
 	uint8_t reserved3[56];
 };

@@ -79,6 +79,9 @@ struct pool_domain {
 
 #define POOL_FILE_UNLINKED 1u
 #define POOL_FILE_DEGRADED 2u
+/* A native log (abi/log.h): no handle of the kernel's but its name, no file system, no mark, no times. A
+ * version that knows no logs finds a file that is not mounted, and holds the domain. */
+#define POOL_FILE_LOG 4u
 
 struct pool_file {
 	uint32_t crc; /* of the entry with this field zero */
@@ -96,7 +99,10 @@ struct pool_file {
 	uint64_t rewrite_until_ns; /* changes up to here are the daemon's own */
 	uint64_t ino;
 	char path[320]; /* for messages only */
-	uint8_t reserved[40];
+	/* POOL_FILE_LOG: */
+	uint64_t log_disk; /* LSN: all below is durable in its segments */
+	uint32_t log_slot; /* index of struct ctl_log */
+	uint8_t reserved[28];
 };
 
 static_assert(sizeof(struct pool_superblock) == POOL_SB_BYTES, "superblock");

@@ -133,6 +133,8 @@ static void answer(struct domain_set *set, struct fake_job *job)
 		break;
 	case DOMAIN_FLUSH:
 	case DOMAIN_GATE:
+	case DOMAIN_LOG:
+	case DOMAIN_LOG_LIST:
 		(void)snprintf(r->text, sizeof(r->text), "done");
 		break;
 	case DOMAIN_RECOVER:
@@ -244,6 +246,24 @@ void domain_submit(struct domain_set *set, uint32_t uid, const char *name, struc
 	set->last = &job->next;
 	pthread_cond_signal(&set->changed);
 	pthread_mutex_unlock(&set->lock);
+}
+
+void domain_log_user(struct domain_set *set, uint32_t uid, const char *name, int change)
+{
+	(void)set;
+	(void)uid;
+	(void)name;
+	(void)change;
+}
+
+bool domain_log_append(struct domain_set *set, uint32_t uid, const char *name,
+		       struct domain_request *r)
+{
+	(void)set;
+	(void)uid;
+	(void)name;
+	(void)r;
+	return false;
 }
 
 void domain_hangup(struct domain_set *set, uint32_t uid, const char *name)

@@ -58,6 +58,8 @@
 	X(pool_file, rewrite_until_ns) \
 	X(pool_file, ino)              \
 	X(pool_file, path)             \
+	X(pool_file, log_disk)         \
+	X(pool_file, log_slot)         \
 	X(pool_file, reserved)
 
 #define LAYOUT_IDENTITY(X)            \
