@@ -89,12 +89,12 @@ def heal(live):
 
 
 def reload(live):
-    os.kill(live.m.orders["pid"], signal.SIGHUP)
+    live.m.signal_daemon(signal.SIGHUP)
     return lambda: wait_end(live.m.command_begin("flush"), PATIENCE)
 
 
 def stop(live):
-    os.kill(live.m.orders["pid"], signal.SIGTERM)
+    live.m.signal_daemon(signal.SIGTERM)
     return lambda: wait_end(live.m.product.process, PATIENCE)
 
 

@@ -153,6 +153,13 @@ class Machine(Case):
         alive = self.product.process and self.product.process.poll() is None
         return self.orders["pid"] if alive and self.product.process.args[0] == self.killat else 0
 
+    def signal_daemon(self, sig):
+        """To the traced daemon; it may come to its own end, or to that which was ordered, before."""
+        pid = self.traced_pid()
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sig)
+
     # ---- programs under killat
 
     def ctl(self, *words, at=0, steps=0):
@@ -204,11 +211,8 @@ class Machine(Case):
 
     def end_daemon(self):
         """To the traced daemon, not to killat, which has gone only when nothing of it is left."""
-        pid = self.traced_pid()
-        if pid:
-            # it may have come to its own end meanwhile
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        if self.traced_pid():
+            self.signal_daemon(signal.SIGKILL)
             wait_end(self.product.process, PATIENCE)
             self.product.kill()
         else:

@@ -130,14 +130,13 @@ class Schedule:
 
     def daemon_stands(self):
         if self.m.traced_pid():
-            os.kill(self.m.traced_pid(), signal.SIGSTOP)
+            self.m.signal_daemon(signal.SIGSTOP)
             time.sleep(self.r.choice((0.01, 0.1, 0.4)))
             if self.r.random() < 0.7:
-                os.kill(self.m.traced_pid(), signal.SIGCONT)
+                self.m.signal_daemon(signal.SIGCONT)
 
     def daemon_goes_on(self):
-        if self.m.traced_pid():
-            os.kill(self.m.traced_pid(), signal.SIGCONT)
+        self.m.signal_daemon(signal.SIGCONT)
 
     def victim(self):
         self.c.start_victim()
