@@ -6,10 +6,13 @@
 #include "pool/file.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "paged.h"
 #include "pool/append.h"
+#include "pool/lock.h"
 #include "pool/record.h"
+#include "pool/slot.h"
 #include "pool/space.h"
 
 static struct file_ref a, b;
@@ -163,6 +166,93 @@ static void room_is_reserved_before_the_call(void **state)
 	assert_int_equal(a.f->last, head);
 }
 
+/* ---- a dead owner of the file lock ------------------------------------------------------------------ */
+
+/* Before its record, perhaps before its call; with all the room that there was. */
+static void dies_in_a_write(void *arg)
+{
+	struct session s = paged.e.s;
+	struct caller who = env_caller();
+
+	(void)arg;
+	if (slot_take(&s.ctl, ENV_INCARNATION, &s.me) < 0 ||
+	    lock_acquire(&s.ctl, &a.f->lock, &s.me, who.tid, LOCK_FOREVER, 0) != LOCK_TAKEN)
+		abort();
+	while (space_reserve(&s, &who, RECORD_HEADER_BYTES) == SPACE_OK)
+		;
+	a.f->write_offset = 0;
+	a.f->write_length = 64;
+}
+
+static void put_right_by(struct file_ref *r)
+{
+	assert_int_equal(file_lock(&paged.e.s, &paged.e.who, r), 0);
+	file_unlock(&paged.e.s, r);
+}
+
+/* Nobody waits for what it had reserved, nor does without. */
+static void its_room_is_free(void **state)
+{
+	const struct append_request touch = { .type = RECORD_TOUCH };
+
+	(void)state;
+	env_kill(env_fork(dies_in_a_write, NULL));
+	assert_int_equal(append_record(&paged.e.s, &paged.e.who, b.f, 0, &touch, NULL),
+			 APPEND_FULL);
+	put_right_by(&a);
+	assert_int_equal(paged.e.s.ctl.hot->reserved_bytes, 0);
+	assert_int_equal(append_record(&paged.e.s, &paged.e.who, b.f, 0, &touch, NULL), APPEND_OK);
+}
+
+/* What it wrote stays, as it may have been read: heal brings the older bytes of the records around it. */
+static void its_bytes_stay(void **state)
+{
+	(void)state;
+	assert_int_equal(paged_write(&a, 0, 128, 'a'), 128);
+	paged.file[0].page[0] = 'd';
+	env_kill(env_fork(dies_in_a_write, NULL));
+	put_right_by(&a);
+	assert_int_equal(paged_disk(0, 0), 'd');
+	assert_int_equal(paged_disk(0, 64), 'a');
+	assert_false(space_file_live(&paged.e.s, a.f));
+}
+
+/* But not where acknowledged bytes may be lost there: a sync has failed and said so, */
+static void degraded_comes_first(void **state)
+{
+	struct file_ref other = paged_open(0, 1);
+
+	(void)state;
+	put_right_by(&other); /* open before the write: its own sync would have told */
+	assert_int_equal(paged_write(&a, 0, 128, 'a'), 128);
+	paged_fails(0, false);
+	a.f->degraded = 1;
+	paged.heard[0][1] = paged.file[0].errors; /* it has, to another who has that description */
+	paged_forgets(0);
+	env_kill(env_fork(dies_in_a_write, NULL));
+	put_right_by(&other);
+	assert_int_equal(paged_disk(0, 0), 'a');
+	assert_int_equal(paged_disk(0, 127), 'a');
+	assert_int_equal(a.f->degraded, 0);
+}
+
+/* or somebody without the library was told, before this description was opened. */
+static void lost_before_the_opening(void **state)
+{
+	struct file_ref late;
+
+	(void)state;
+	assert_int_equal(paged_write(&a, 0, 128, 'a'), 128);
+	paged_fails(0, false);
+	paged_told(0);
+	late = paged_open(0, 1);
+	paged_forgets(0);
+	env_kill(env_fork(dies_in_a_write, NULL));
+	put_right_by(&late);
+	assert_int_equal(paged_disk(0, 0), 'a');
+	assert_int_equal(paged_disk(0, 127), 'a');
+}
+
 /* ---- the disk: heal, and the pages that it writes to ---------------------------------------------- */
 
 static void fail_again(void)
@@ -266,6 +356,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(fence_of_a_trimmed_file),	CASE(unlink_of_a_trimmed_file),
 		CASE(unlink_makes_it_live),	CASE(room_is_reserved_before_the_call),
+		CASE(its_room_is_free),		CASE(its_bytes_stay),
+		CASE(degraded_comes_first),	CASE(lost_before_the_opening),
 		CASE(dropped_and_failed_again), CASE(opened_in_the_middle),
 		CASE(drop_that_fails),
 	};

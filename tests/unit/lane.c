@@ -229,6 +229,28 @@ static void incarnation_torn(void **state)
 	env_free(&torn);
 }
 
+/* A cut in the change that comes after a cut in such a change: the copy was all there was. */
+static void incarnation_torn_twice(void **state)
+{
+	struct lane l;
+
+	(void)state;
+	env_make(&torn, RING);
+	torn_head = 0;
+	lane_set_incarnation(&torn.s.lane, 5);
+	lane_header(&torn.s.lane)->identity.incarnation ^= 1;
+	assert_int_equal(lane_attach(&l, torn.s.lane.base, torn.s.lane.map_bytes), 0);
+	assert_true(l.incarnation == 5);
+	states = 0;
+	watch(&torn, incarnation_known);
+	lane_set_incarnation(&l, ENV_INCARNATION);
+	unwatch();
+	assert_true(states > 8);
+	assert_int_equal(lane_attach(&l, torn.s.lane.base, torn.s.lane.map_bytes), 0);
+	assert_true(l.incarnation == ENV_INCARNATION);
+	env_free(&torn);
+}
+
 static void heartbeat(void **state)
 {
 	struct env e;
@@ -330,8 +352,8 @@ int main(void)
 		cmocka_unit_test(tail_copies),
 		cmocka_unit_test(tail_torn),
 		cmocka_unit_test(incarnation_torn),
+		cmocka_unit_test(incarnation_torn_twice),
 		cmocka_unit_test(heartbeat),
-		cmocka_unit_test(heartbeat_torn_and_flipped),
 		cmocka_unit_test(heartbeat_torn_and_flipped),
 		cmocka_unit_test(format_over_other_bytes),
 	};
