@@ -7,6 +7,7 @@
 #include <x86intrin.h>
 
 int bench_append(int argc, char **argv);
+int bench_log(int argc, char **argv);
 int bench_shim(int argc, char **argv);
 
 /* ---- time: the processor's counter, in ns by calibration ---- */
@@ -65,12 +66,54 @@ struct target {
 	/* One operation; thread 0..threads - 1. */
 	void (*once)(unsigned thread, const void *bytes, unsigned size);
 	void (*close)(void);
+	/* NULL, or called before each operation; not measured. */
+	void (*before)(unsigned thread);
+	/* An operation takes so long that nothing is done to warm up. */
+	bool slow;
 };
 
-/* In the order of a round. */
-extern const struct target targets[];
-extern const unsigned targets_count;
+/* What one benchmark compares: in the order of a round. */
+struct target_set {
+	const char *name;
+	const char *sizes, *threads; /* what is measured unless told otherwise */
+	/* Folders for pool and disk files. 0 or a negative errno with a message. */
+	int (*set_up)(const char *pool_folder, const char *disk_folder);
+	void (*tear_down)(void);
+	const struct target *targets;
+	unsigned count;
+};
 
-/* Folders for pool and disk files; sizes in bytes. 0 or a negative errno with a message. */
+/* Parses the options, measures and prints; the candidates take turns in short rounds. An exit code. */
+int run_set(const struct target_set *set, int argc, char **argv);
+
+/* Does not return: tears the running set down. */
+void die(const char *what, int error) __attribute__((noreturn));
+/* Tells; returns -error. */
+int failed(const char *what, int error);
+
+/* ---- targets.c: what others compare themselves with, too */
+
 int targets_set_up(const char *pool_folder, const char *disk_folder);
 void targets_tear_down(void);
+int raw_open(unsigned size, unsigned threads);
+void raw_once(unsigned thread, const void *bytes, unsigned size);
+int pmlog_open(unsigned size, unsigned threads);
+void pmlog_once(unsigned thread, const void *bytes, unsigned size);
+void pmlog_close(void);
+int fdatasync_open(unsigned size, unsigned threads);
+void fdatasync_once(unsigned thread, const void *bytes, unsigned size);
+void disk_close(void);
+void nothing_to_close(void);
+
+/* ---- log_socket.c: LOG_APPEND, a connection for each thread */
+
+int socket_open(unsigned size, unsigned threads);
+void socket_once(unsigned thread, const void *bytes, unsigned size);
+void socket_close(void);
+
+/* ---- log_sqlite.c: an INSERT by itself, WAL, synchronous=FULL */
+
+void sqlite_folder(const char *disk_folder);
+int sqlite_open(unsigned size, unsigned threads);
+void sqlite_once(unsigned thread, const void *bytes, unsigned size);
+void sqlite_close(void);

@@ -75,12 +75,15 @@ int main(int argc, char **argv)
 {
 	if (argc >= 2 && strcmp(argv[1], "append") == 0)
 		return bench_append(argc - 1, argv + 1);
+	if (argc >= 2 && strcmp(argv[1], "log") == 0)
+		return bench_log(argc - 1, argv + 1);
 #ifdef HAVE_SHIM
 	if (argc >= 2 && strcmp(argv[1], "shim") == 0)
 		return bench_shim(argc - 1, argv + 1);
 #endif
 	fputs("usage: pmemlogd-bench append [--json] [--sizes LIST] [--threads LIST] [--seconds S]\n"
-	      "                             [--rounds N] [--only LIST] [--pool DIR] [--disk DIR]\n",
+	      "                             [--rounds N] [--only LIST] [--pool DIR] [--disk DIR]\n"
+	      "       pmemlogd-bench log    the same; with a daemon (bench/log)\n",
 	      stderr);
 #ifdef HAVE_SHIM
 	fputs("       pmemlogd-bench shim [--json] ...\n", stderr);

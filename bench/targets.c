@@ -42,19 +42,6 @@ static struct thread_state {
 	struct caller who;
 } per_thread[THREADS_MAX] __attribute__((aligned(64)));
 
-static int failed(const char *what, int error)
-{
-	fprintf(stderr, "pmemlogd-bench: %s: %s\n", what, strerror(error));
-	return -error;
-}
-
-static void die(const char *what, int error)
-{
-	(void)failed(what, error);
-	targets_tear_down();
-	exit(1);
-}
-
 /* ---- the lane ---- */
 
 static pthread_t trimmer;
@@ -118,7 +105,7 @@ static void lane_close(void)
 
 static uint64_t raw_next;
 
-static int raw_open(unsigned size, unsigned threads)
+int raw_open(unsigned size, unsigned threads)
 {
 	(void)size;
 	for (unsigned i = 0; i < threads; i++)
@@ -127,7 +114,7 @@ static int raw_open(unsigned size, unsigned threads)
 	return 0;
 }
 
-static void raw_once(unsigned thread, const void *bytes, unsigned size)
+void raw_once(unsigned thread, const void *bytes, unsigned size)
 {
 	struct thread_state *t = &per_thread[thread];
 	uint64_t base = raw_next * thread, n = align_up((uint64_t)size, 64u);
@@ -139,7 +126,7 @@ static void raw_once(unsigned thread, const void *bytes, unsigned size)
 	t->offset += n;
 }
 
-static void raw_close(void)
+void nothing_to_close(void)
 {
 }
 
@@ -148,7 +135,7 @@ static void raw_close(void)
 #ifdef HAVE_LIBPMEMLOG
 static PMEMlogpool *pmlog;
 
-static int pmlog_open(unsigned size, unsigned threads)
+int pmlog_open(unsigned size, unsigned threads)
 {
 	(void)size;
 	(void)threads;
@@ -157,7 +144,7 @@ static int pmlog_open(unsigned size, unsigned threads)
 	return pmlog ? 0 : failed("libpmemlog", errno);
 }
 
-static void pmlog_once(unsigned thread, const void *bytes, unsigned size)
+void pmlog_once(unsigned thread, const void *bytes, unsigned size)
 {
 	(void)thread;
 	while (pmemlog_append(pmlog, bytes, size) < 0) {
@@ -167,7 +154,7 @@ static void pmlog_once(unsigned thread, const void *bytes, unsigned size)
 	}
 }
 
-static void pmlog_close(void)
+void pmlog_close(void)
 {
 	pmemlog_close(pmlog);
 	(void)unlink(pmlog_path);
@@ -196,7 +183,7 @@ static int dsync_open(unsigned size, unsigned threads)
 	return disk_open(threads, O_DSYNC);
 }
 
-static int fdatasync_open(unsigned size, unsigned threads)
+int fdatasync_open(unsigned size, unsigned threads)
 {
 	(void)size;
 	return disk_open(threads, 0);
@@ -214,29 +201,43 @@ static void disk_write(unsigned thread, const void *bytes, unsigned size)
 	t->offset += size;
 }
 
-static void fdatasync_once(unsigned thread, const void *bytes, unsigned size)
+void fdatasync_once(unsigned thread, const void *bytes, unsigned size)
 {
 	disk_write(thread, bytes, size);
 	if (fdatasync(disk_fd) < 0)
 		die(disk_path, errno);
 }
 
-static void disk_close(void)
+void disk_close(void)
 {
 	close(disk_fd);
 	disk_fd = -1;
 }
 
-const struct target targets[] = {
-	{ "append", lane_open, lane_once, lane_close },
-	{ "raw", raw_open, raw_once, raw_close },
+static const struct target targets[] = {
+	{ "append", lane_open, lane_once, lane_close, NULL, false },
+	{ "raw", raw_open, raw_once, nothing_to_close, NULL, false },
 #ifdef HAVE_LIBPMEMLOG
-	{ "libpmemlog", pmlog_open, pmlog_once, pmlog_close },
+	{ "libpmemlog", pmlog_open, pmlog_once, pmlog_close, NULL, false },
 #endif
-	{ "o_dsync", dsync_open, disk_write, disk_close },
-	{ "fdatasync", fdatasync_open, fdatasync_once, disk_close },
+	{ "o_dsync", dsync_open, disk_write, disk_close, NULL, true },
+	{ "fdatasync", fdatasync_open, fdatasync_once, disk_close, NULL, true },
 };
-const unsigned targets_count = ARRAY_SIZE(targets);
+
+static const struct target_set append_set = {
+	.name = "append",
+	.sizes = "64,128,256,512,1024,2048,4096,8192,16384,32768,65536",
+	.threads = "1,2,4,8",
+	.set_up = targets_set_up,
+	.tear_down = targets_tear_down,
+	.targets = targets,
+	.count = ARRAY_SIZE(targets),
+};
+
+int bench_append(int argc, char **argv)
+{
+	return run_set(&append_set, argc, argv);
+}
 
 /* ---- set-up ---- */
 

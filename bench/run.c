@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * pmemlogd-bench append: how long until n bytes are durable. The candidates take turns in short
+ * pmemlogd-bench append, log: how long until n bytes are durable. The candidates take turns in short
  * rounds, so that what the machine does beside hits all of them.
  */
+#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -18,6 +19,7 @@
 #define LIST_MAX    32u
 #define BYTES_MAX   65536u
 #define THREADS_MAX 64u
+#define TARGETS_MAX 12u
 #define WARM_UP	    100u /* operations of each thread that are not counted */
 
 struct options {
@@ -47,18 +49,35 @@ struct result {
 };
 
 static uint8_t bytes[BYTES_MAX + 64] __attribute__((aligned(64)));
+static const struct target_set *running;
+
+int failed(const char *what, int error)
+{
+	fprintf(stderr, "pmemlogd-bench: %s: %s\n", what, strerror(error));
+	return -error;
+}
+
+void die(const char *what, int error)
+{
+	(void)failed(what, error);
+	running->tear_down();
+	exit(1);
+}
 
 static void *work(void *arg)
 {
 	struct worker *w = arg;
 	uint64_t begin, before, after, overhead = ticks_overhead();
 
-	for (unsigned i = 0; i < WARM_UP && w->target->what[0] != 'o' && w->target->what[0] != 'f';
-	     i++)
+	for (unsigned i = 0; i < WARM_UP && !w->target->slow; i++)
 		w->target->once(w->number, bytes, w->size);
 	pthread_barrier_wait(w->start);
 	begin = before = ticks();
 	do {
+		if (w->target->before) {
+			w->target->before(w->number);
+			before = ticks();
+		}
 		w->target->once(w->number, bytes, w->size);
 		after = ticks();
 		histogram_add(&w->histogram,
@@ -143,21 +162,22 @@ static bool wanted(const char *list, const char *name)
 }
 
 /* All candidates with all numbers of threads take turns, so that ratios between any two are fair. */
-static void measure(const struct options *o, unsigned size)
+static void measure(const struct target_set *set, const struct options *o, unsigned size)
 {
-	static struct result results[LIST_MAX][8];
+	static struct result results[LIST_MAX][TARGETS_MAX];
 
 	memset(results, 0, sizeof(results));
 	for (unsigned round = 0; round < o->rounds; round++)
 		for (unsigned n = 0; n < o->n_threads; n++)
-			for (unsigned i = 0; i < targets_count; i++)
-				if (wanted(o->only, targets[i].what))
-					(void)run(&targets[i], size, o->threads[n],
+			for (unsigned i = 0; i < set->count; i++)
+				if (wanted(o->only, set->targets[i].what))
+					(void)run(&set->targets[i], size, o->threads[n],
 						  o->seconds / o->rounds, &results[n][i]);
 	for (unsigned n = 0; n < o->n_threads; n++)
-		for (unsigned i = 0; i < targets_count; i++)
+		for (unsigned i = 0; i < set->count; i++)
 			if (results[n][i].rounds)
-				print_one(o, targets[i].what, size, o->threads[n], &results[n][i]);
+				print_one(o, set->targets[i].what, size, o->threads[n],
+					  &results[n][i]);
 }
 
 /* Numbers separated by commas, in [1, max]. */
@@ -176,7 +196,7 @@ static bool parse_list(const char *text, unsigned max, unsigned *ret, unsigned *
 	return *ret_n > 0;
 }
 
-static bool parse(int argc, char **argv, struct options *o)
+static bool parse(const struct target_set *set, int argc, char **argv, struct options *o)
 {
 	static const struct option names[] = {
 		{ "json", no_argument, NULL, 'j' },
@@ -189,9 +209,8 @@ static bool parse(int argc, char **argv, struct options *o)
 		{ "disk", required_argument, NULL, 'd' },
 		{ 0 },
 	};
-	bool good = parse_list("64,128,256,512,1024,2048,4096,8192,16384,32768,65536", BYTES_MAX,
-			       o->sizes, &o->n_sizes) &&
-		    parse_list("1,2,4,8", THREADS_MAX, o->threads, &o->n_threads);
+	bool good = parse_list(set->sizes, BYTES_MAX, o->sizes, &o->n_sizes) &&
+		    parse_list(set->threads, THREADS_MAX, o->threads, &o->n_threads);
 	int c;
 
 	o->seconds = 0.2;
@@ -221,13 +240,15 @@ static bool parse(int argc, char **argv, struct options *o)
 	return good && optind == argc;
 }
 
-int bench_append(int argc, char **argv)
+int run_set(const struct target_set *set, int argc, char **argv)
 {
 	struct options o = { 0 };
 	int r;
 
-	if (!parse(argc, argv, &o)) {
-		fputs("pmemlogd-bench append: wrong option\n", stderr);
+	running = set;
+	assert(set->count <= TARGETS_MAX);
+	if (!parse(set, argc, argv, &o)) {
+		fprintf(stderr, "pmemlogd-bench %s: wrong option\n", set->name);
 		return 64;
 	}
 	/* libpmem reads it when it is loaded: so that it flushes and does not msync, as we do */
@@ -240,11 +261,11 @@ int bench_append(int argc, char **argv)
 	for (unsigned i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 131 + (i >> 8));
 	ticks_calibrate();
-	r = targets_set_up(o.pool, o.disk);
+	r = set->set_up(o.pool, o.disk);
 	for (unsigned i = 0; r == 0 && i < o.n_sizes; i++)
-		measure(&o, o.sizes[i]);
+		measure(set, &o, o.sizes[i]);
 	if (o.json)
 		puts(r == 0 ? "\n]" : "[]");
-	targets_tear_down();
+	set->tear_down();
 	return r == 0 ? 0 : 1;
 }
