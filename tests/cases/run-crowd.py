@@ -3,7 +3,7 @@
 """Many writers at once and little room: whatever they wait for, each write has its place in the order, and no
 neighbour's bytes are lost.
 
-Kills of tests/mutants/cases-*: eintr-from-a-wait, room-before-the-wait.
+Kills of tests/mutants: cases-eintr-from-a-wait; append-place-before-the-lock by chance.
 """
 import random
 import sys

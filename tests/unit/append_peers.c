@@ -9,6 +9,7 @@
 
 #include "base/atomic.h"
 #include "base/futex.h"
+#include "pool/append_internal.h"
 #include "pool/lanelock.h"
 #include "pool/record.h"
 #include "pool/slot.h"
@@ -154,6 +155,45 @@ static void first_is_not_behind_a_pad(void **state)
 
 /* ---- threads ---- */
 
+static void *appends_one(void *arg)
+{
+	const struct append_request touch = { .type = RECORD_TOUCH };
+	struct caller who = env_caller();
+
+	(void)arg;
+	if (append_record(&e.s, &who, NULL, 2, &touch, NULL) != APPEND_OK)
+		abort();
+	return NULL;
+}
+
+/* Who waits for the lock finds its place behind the record of whom it waited for. */
+static void no_place_before_the_lock(void **state)
+{
+	const struct append_request touch = { .type = RECORD_TOUCH };
+	struct ctl_hot *hot = e.s.ctl.hot;
+	struct record_header h;
+	struct place at;
+	struct walk w;
+	pthread_t t;
+
+	(void)state;
+	assert_int_equal(lane_lock(&e.s, &e.who), 0);
+	assert_int_equal(pthread_create(&t, NULL, appends_one, NULL), 0);
+	while (atomic_load_relaxed(&hot->lane_lock.waiters) == 0)
+		env_sleep_ms(1);
+	assert_int_equal(append_place(&e.s, NULL, &touch, control_head(&e.s.ctl), &at), APPEND_OK);
+	append_publish(hot, &at, append_store(&e.s, &touch, 1, &at, 1));
+	lane_unlock(&e.s);
+	pthread_join(t, NULL);
+
+	walk_begin(&w, &e.s.lane, 0, 0, UINT64_MAX);
+	for (uint64_t id = 1; id <= 2; id++) {
+		assert_int_equal(walk_next(&w, &h), WALK_RECORD);
+		assert_int_equal(h.file_id, id);
+	}
+	assert_int_equal(control_head(&e.s.ctl).head, w.position);
+}
+
 #define THREADS 8u
 #define EACH	4000u
 
@@ -264,6 +304,7 @@ int append_peers_run(void)
 		CASE(no_lost_wake),
 		CASE(owner_died),
 		CASE(first_is_not_behind_a_pad),
+		CASE(no_place_before_the_lock),
 		RACING(changing_underfoot) CASE(all_seen_dense),
 	};
 
