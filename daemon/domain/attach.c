@@ -198,7 +198,7 @@ void attach_publish(struct domain *d)
 	d->live_since = 0;
 	pthread_mutex_unlock(&d->lock);
 	pthread_mutex_lock(&d->map_lock);
-	d->attached = true;
+	d->attached = d->quick = true;
 	pthread_mutex_unlock(&d->map_lock);
 	beat_set(d, true);
 	domain_notify(d);
@@ -206,14 +206,22 @@ void attach_publish(struct domain *d)
 
 void detach(struct domain *d)
 {
+	bool stop;
+
 	if (!d->attached)
 		return;
 	beat_set(d, false);
+	pthread_mutex_lock(&d->lock);
+	stop = d->stop;
+	pthread_mutex_unlock(&d->lock);
 	pthread_mutex_lock(&d->map_lock);
-	d->attached = false;
+	d->attached = d->quick = false;
 	d->sleep_word = &d->own_sleep;
 	pthread_mutex_unlock(&d->map_lock);
-	log_waits_end(d, -EBUSY, "the domain was let go of");
+	if (stop)
+		log_waits_end(d, -ESHUTDOWN, "the daemon stops");
+	else
+		log_waits_end(d, -EBUSY, "the domain was let go of");
 	logs_forget_all(d);
 	/* Nobody else looks at the mappings any more. */
 	control_unmap(&d->s.ctl, true);

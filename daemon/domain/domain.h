@@ -60,6 +60,7 @@ struct domain_request {
 	uint64_t goal;	      /* FLUSH: done when the tail is there. REGISTER: tries */
 	uint64_t deadline_ns; /* FLUSH: given up when it fails for so long */
 	uint64_t until_ns; /* LOG: CLOCK_MONOTONIC of the client's patience; UINT64_MAX: for ever */
+	bool gone;	   /* the submitter's, atomic: nobody wants the answer any more */
 };
 
 /*
@@ -79,7 +80,7 @@ void domain_submit(struct domain_set *set, uint32_t uid, const char *name,
 		   struct domain_request *r);
 
 /* A connection that uses the domain's logs by messages is a session without a slot: it counts while one of these
- * is outstanding. Unknown domain: nothing happens. */
+ * is outstanding. -1: what it waited for is looked at, too. Unknown domain: nothing happens. */
 void domain_log_user(struct domain_set *set, uint32_t uid, const char *name, int change);
 
 /*

@@ -34,8 +34,8 @@ static int shut(struct domain *d)
 	int r;
 
 	pthread_mutex_lock(&d->lock);
-	/* Who uses logs by messages has no slot. */
-	users = d->log_users > 0 && !d->stop;
+	/* Who uses logs by messages has no slot; one whose message waits is there all the same. */
+	users = (d->log_users > 0 || log_waits_any(d)) && !d->stop;
 	pthread_mutex_unlock(&d->lock);
 	if (users || slot_any_live(&d->s.ctl))
 		return -EAGAIN;
@@ -45,6 +45,17 @@ static int shut(struct domain *d)
 	r = slot_any_live(&d->s.ctl) ? -EAGAIN : GUARD(mark_closed(d));
 	session_unlock(&d->s.ctl);
 	return r;
+}
+
+/*
+ * The event loop appends without a slot. What it has appended is there before the last step takes head; from now
+ * on its appends come to us, and find a domain that is over.
+ */
+static void quick_end(struct domain *d)
+{
+	pthread_mutex_lock(&d->map_lock);
+	d->quick = false;
+	pthread_mutex_unlock(&d->map_lock);
 }
 
 static int incarnation_end(struct domain *d)
@@ -73,6 +84,7 @@ bool sessions_end(struct domain *d, bool at_once)
 	if (r == -EAGAIN)
 		return false;
 
+	quick_end(d);
 	/* From here on the domain is ours alone. */
 	if (r == 0)
 		r = destage_finish(d);

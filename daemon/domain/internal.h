@@ -135,6 +135,7 @@ struct domain {
 
 	pthread_mutex_t map_lock;
 	bool attached; /* s is mapped */
+	bool quick;    /* the event loop may append: the last step has not begun */
 	uint8_t *
 		logs; /* mapping of the control file from CTL_LOGS_OFFSET; NULL: no log was opened */
 	bool beating; /* heartbeats are written */
@@ -305,6 +306,8 @@ void request_log_list(struct domain *d, struct domain_request *r);
 /* Answers those that wait and need not any longer. all: every one, with that status. */
 void log_waits_answer(struct domain *d);
 void log_waits_end(struct domain *d, int status, const char *why);
+/* True if one waits whose submitter is there still. */
+bool log_waits_any(const struct domain *d);
 /* True if one waits for records to be on disk. */
 bool log_waits_step(const struct domain *d);
 /* True if one waits for new records; *ret_until becomes the earliest end of patience. */

@@ -254,7 +254,7 @@ static int append_now(const struct domain *d, struct domain_request *r)
 	struct session s = d->s;
 	int rc;
 
-	if (!d->attached || !d->logs)
+	if (!d->quick || !d->logs)
 		return -EAGAIN;
 	if (tid == 0)
 		tid = sys_gettid();

@@ -106,6 +106,15 @@ static struct domain_log *find(const struct domain *d, const struct domain_reque
 	return NULL;
 }
 
+/* What changes the log is done all the same. */
+static bool wanted(const struct domain_request *r)
+{
+	bool asks = r->mode == WIRE_LOG_READ || r->mode == WIRE_LOG_SYNC;
+
+	/* Relaxed: sooner or later is all that is asked. */
+	return !asks || !atomic_load_relaxed(&r->gone);
+}
+
 /* True: answered. */
 static bool settle(struct domain *d, struct domain_request *r)
 {
@@ -113,6 +122,11 @@ static bool settle(struct domain *d, struct domain_request *r)
 	uint64_t now = now_monotonic_ns();
 	int rc;
 
+	/* A wait without an end would outlive its client, and be one more for each that comes and goes. */
+	if (!wanted(r)) {
+		request_done(r, -ECANCELED, 1, "the client is gone");
+		return true;
+	}
 	if (!l) {
 		request_done(r, -ESTALE, 1, "the log was removed");
 		return true;
@@ -176,6 +190,14 @@ void log_waits_end(struct domain *d, int status, const char *why)
 		d->log_waits = r->next;
 		request_done(r, status, 1, "%s", why);
 	}
+}
+
+bool log_waits_any(const struct domain *d)
+{
+	for (const struct domain_request *r = d->log_waits; r; r = r->next)
+		if (wanted(r))
+			return true;
+	return false;
 }
 
 bool log_waits_step(const struct domain *d)

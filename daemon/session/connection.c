@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -292,14 +293,30 @@ void connection_new(struct server *s, int fd)
 		connection_free(c);
 }
 
+void connection_logs(struct connection *c, uint32_t uid, const char *domain)
+{
+	struct domain_set *domains = c->server->domains;
+
+	if (domain && c->logs[0] && c->logs_uid == uid && strcmp(c->logs, domain) == 0)
+		return;
+	/* The next one first: a domain that is used is not let go of for an instant. */
+	if (domain)
+		domain_log_user(domains, uid, domain, 1);
+	if (c->logs[0])
+		domain_log_user(domains, c->logs_uid, c->logs, -1);
+	c->logs_uid = uid;
+	(void)snprintf(c->logs, sizeof(c->logs), "%s", domain ? domain : "");
+}
+
 void connection_free(struct connection *c)
 {
 	struct server *s = c->server;
 
 	while (c->requests)
 		request_orphan(c->requests);
-	if (c->logs)
-		domain_log_user(s->domains, c->uid, c->domain, -1);
+	/* At a stop the domains are gone before their clients are. */
+	if (!s->stopping)
+		connection_logs(c, 0, NULL);
 	if (c->attached && !s->stopping)
 		domain_hangup(s->domains, c->uid, c->domain);
 	if (c->prev)

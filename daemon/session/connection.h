@@ -24,7 +24,9 @@ struct connection {
 	/* set by a HELLO that succeeded: the domain that this client registers files in */
 	bool attached;
 	char domain[CTL_DOMAIN_MAX];
-	bool logs; /* it has used a log of that domain: a session of it until it ends */
+	/* Whose log it used last: it counts there as a session, until it uses another's or ends. "": none */
+	char logs[CTL_DOMAIN_MAX];
+	uint32_t logs_uid;
 	char program[64];
 	struct request *requests; /* under way; they lose their connection when it goes */
 	uint32_t outstanding;
@@ -34,6 +36,9 @@ struct connection {
 
 /* Takes an accepted, non-blocking descriptor over; refuses (closes it) past SERVER_PEER_CONNECTIONS. */
 void connection_new(struct server *s, int fd);
+
+/* It uses a log of this domain from now on; NULL: of none. */
+void connection_logs(struct connection *c, uint32_t uid, const char *domain);
 
 /* Drops the client: his requests go on, their replies go nowhere. Frees c. */
 void connection_free(struct connection *c);

@@ -273,7 +273,8 @@ static bool on_features(struct connection *c, const struct wire_request *q)
 			       sizeof(body), NULL, 0);
 }
 
-/* Whose log is meant: 1 and *ret; or replies itself and returns 0 (go on) or -1 (hang up). */
+/* Whose log is meant: 1 and *ret, and from now on that domain is not closed while this client is there; or replies
+ * itself and returns 0 (go on) or -1 (hang up). */
 static int log_target(struct connection *c, const struct wire_header *h, const char *domain,
 		      struct target *ret)
 {
@@ -288,10 +289,7 @@ static int log_target(struct connection *c, const struct wire_header *h, const c
 				       : -1;
 		ret->uid = c->uid;
 		memcpy(ret->name, c->domain, sizeof(ret->name));
-		/* From now on the domain is not closed while this client is there. */
-		if (!c->logs)
-			domain_log_user(c->server->domains, c->uid, c->domain, 1);
-		c->logs = true;
+		connection_logs(c, ret->uid, ret->name);
 		return 1;
 	}
 	found = find_targets(c, h, domain, &t);
@@ -300,8 +298,10 @@ static int log_target(struct connection *c, const struct wire_header *h, const c
 			       "several users have a domain of that name; say USER/NAME")
 				? 0
 				: -1;
-	if (found == 1)
+	if (found == 1) {
 		*ret = t.list[0];
+		connection_logs(c, ret->uid, ret->name);
+	}
 	free(t.list);
 	return found;
 }

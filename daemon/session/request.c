@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "daemon/session/connection.h"
 #include "daemon/session/reply.h"
 #include "daemon/session/server.h"
@@ -91,6 +92,9 @@ void request_orphan(struct request *r)
 {
 	unlink_request(r);
 	r->connection = NULL;
+	/* Relaxed: the worker looks again and again. */
+	for (uint32_t i = 0; i < r->n; i++)
+		atomic_store_relaxed(&r->parts[i].d.gone, true);
 }
 
 static void request_free(struct request *r)

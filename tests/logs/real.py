@@ -7,6 +7,13 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "daemon"), os.path.join(HERE, "..", "..", "client", "python"), HERE]
 
+# One test by hand, and mutants: all from one build folder.
+_BUILD = os.environ.get("BUILDDIR") or os.environ.get("BUILD")
+for _name, _path in (("PMEMLOGD", "daemon/pmemlogd"), ("PMEMLOGCTL", "client/ctl/pmemlogctl"),
+                     ("PID1", "tests/daemon/pid1"), ("CALLFAULT", "tests/logs/libcallfault.so")):
+    if _BUILD:
+        os.environ.setdefault(_name, os.path.join(_BUILD, _path))
+
 import outer  # noqa: E402
 import pmemlogd  # noqa: E402
 
