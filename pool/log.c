@@ -376,6 +376,12 @@ int log_move(struct session *s, const struct caller *who, const struct log_ref *
 	rc = lane_lock(s, who);
 	if (rc < 0)
 		return rc;
+	/* Once more: from here on who removes the log waits for us. A record that comes behind his mark would name a
+	 * log that nobody knows. Acquire: as above. */
+	if (atomic_load_acquire(&r->l->id) != r->id) {
+		lane_unlock(s);
+		return -ESTALE;
+	}
 	settle_locked(s, r);
 	begin(&b, s, r);
 	rc = b.lsn > lsn ? APPEND_OK : add_staged(&b);

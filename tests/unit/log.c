@@ -3,6 +3,7 @@
 #include "env.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 
 #include "base/atomic.h"
 #include "base/overflow.h"
+#include "pool/lanelock.h"
 #include "pool/log.h"
 #include "pool/log_read.h"
 #include "pool/ops.h"
@@ -378,6 +380,36 @@ static void producer_dies(void **state)
 	assert_int_equal(check_lane(0, 40), 4);
 }
 
+/* The log goes while somebody waits for the lane, to move what is staged: behind the mark of who removes it
+ * nothing may come. */
+static void *move_it(void *arg)
+{
+	*(int *)arg = move(10);
+	return NULL;
+}
+
+static void removed_while_it_waits(void **state)
+{
+	struct caller who = env_caller();
+	uint64_t head;
+	pthread_t t;
+	int r = 0;
+
+	(void)state;
+	good(log_append, 0, 10);
+	good(log_stage, 10, 10);
+	head = control_head(&e.s.ctl).head;
+	assert_int_equal(lane_lock(&e.s, &who), 0);
+	assert_int_equal(pthread_create(&t, NULL, move_it, &r), 0);
+	while (atomic_load_seq(&e.s.ctl.hot->lane_lock.waiters) == 0)
+		(void)usleep(1000);
+	atomic_store_release(&ref.l->id, 0);
+	lane_unlock(&e.s);
+	assert_int_equal(pthread_join(t, NULL), 0);
+	assert_int_equal(r, -ESTALE);
+	assert_int_equal(control_head(&e.s.ctl).head, head);
+}
+
 /* ---- reading ------------------------------------------------------------------------------------ */
 
 static void reads(void **state)
@@ -424,6 +456,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(dies_anywhere, setup, teardown),
 		cmocka_unit_test_setup_teardown(dies_behind_head, setup, teardown),
 		cmocka_unit_test_setup_teardown(producer_dies, setup, teardown),
+		cmocka_unit_test_setup_teardown(removed_while_it_waits, setup, teardown),
 		cmocka_unit_test_setup_teardown(reads, setup, teardown),
 	};
 
