@@ -54,16 +54,19 @@ int segment_begin(struct segment_reader *r, int fd, uint64_t lsn)
 	return 0;
 }
 
-static uint32_t frame_crc(const struct segment_frame *f, const void *payload)
+/* n: bytes that are there, of the payload alone or with what pads it. */
+static uint32_t frame_crc(const struct segment_frame *f, const void *payload, uint32_t n)
 {
 	uint32_t crc = crc32c(0, &f->length, sizeof(*f) - offsetof(struct segment_frame, length));
 
-	return crc32c(crc, payload, f->length);
+	return crc32c(crc, payload, n);
 }
 
 void segment_seal(struct segment_frame *f, const void *payload)
 {
-	f->crc = frame_crc(f, payload);
+	static const uint8_t zeros[8];
+
+	f->crc = crc32c(frame_crc(f, payload, f->length), zeros, -f->length & 7u);
 }
 
 static int payload_room(struct segment_reader *r, uint32_t length)
@@ -99,7 +102,7 @@ int segment_next(struct segment_reader *r, struct segment_frame *ret)
 	n = read_at(r->fd, r->payload, padded, r->offset + sizeof(f));
 	if (n < 0)
 		return (int)n;
-	if (n != (int64_t)padded || frame_crc(&f, r->payload) != f.crc)
+	if (n != (int64_t)padded || frame_crc(&f, r->payload, padded) != f.crc)
 		return -EBADMSG;
 	r->offset += segment_frame_bytes(f.length);
 	r->lsn += f.length;

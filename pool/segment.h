@@ -22,5 +22,5 @@ int segment_begin(struct segment_reader *r, int fd, uint64_t lsn);
 int segment_next(struct segment_reader *r, struct segment_frame *ret);
 void segment_end(struct segment_reader *r);
 
-/* Fills in a frame's CRC. */
+/* Fills in a frame's CRC, for the payload and the zeros that pad it. */
 void segment_seal(struct segment_frame *f, const void *payload);

@@ -80,7 +80,8 @@ static bool take_frames(uint64_t *lsn, uint64_t to, log_record_fn *fn, void *arg
 			break;
 		crc = crc32c(0, &f.length, sizeof(f) - offsetof(struct segment_frame, length));
 		r = (struct log_record){ f.lsn, f.time_ns, a->payload + at + sizeof(f), f.length };
-		if (crc32c(crc, r.data, r.length) != f.crc)
+		/* With what pads it. */
+		if (crc32c(crc, r.data, (r.length + 7u) & ~7u) != f.crc)
 			break;
 		if (f.lsn >= to)
 			return false;

@@ -88,7 +88,7 @@ struct segment_header {
 };
 
 struct segment_frame {
-	uint32_t crc;	   /* CRC32C of bytes 4..31 and the payload */
+	uint32_t crc;	   /* CRC32C of bytes 4..31, the payload and the zeros behind it */
 	uint32_t length;   /* payload bytes; padded with zeros to a multiple of 8 behind it */
 	uint64_t lsn;	   /* of the payload's first byte */
 	uint64_t time_ns;  /* the lane record's */

@@ -38,8 +38,8 @@ class MemoryLog:
 
 def frame(lsn, data, time_ns):
     values = dict(length=len(data), lsn=lsn, time_ns=time_ns, log=1)
-    crc = wire.crc32c(wire.FRAME.pack(**values)[4:] + data)
-    return wire.FRAME.pack(crc=crc, **values) + data + bytes(-len(data) % 8)
+    data += bytes(-len(data) % 8)
+    return wire.FRAME.pack(crc=wire.crc32c(wire.FRAME.pack(**values)[4:] + data), **values) + data
 
 
 class Peer:

@@ -220,7 +220,7 @@ class Log:
                 raise ProtocolError("LOG_READ: a record is cut off")
             if out and frame.lsn != out[-1].next_lsn:
                 raise ProtocolError("LOG_READ: LSN %d follows %d" % (frame.lsn, out[-1].next_lsn))
-            if wire.crc32c(data[at + 4:end]) != frame.crc:
+            if wire.crc32c(data[at + 4:end + -frame.length % 8]) != frame.crc:
                 raise Error(errno.EBADMSG, "the CRC of the record at LSN %d does not hold" % frame.lsn)
             out.append(Record(frame.lsn, data[at + wire.FRAME.size:end], frame.time_ns))
             at = end + -frame.length % 8
