@@ -33,6 +33,13 @@ static int set_words(const struct domain_log *l, bool failing)
 	return 0;
 }
 
+/* It is tried again by itself: the domain's step comes at the latest then. */
+static int again(struct domain *d, const struct domain_log *l)
+{
+	d->retry_ns = min_of(d->retry_ns, l->retry_ns);
+	return -EAGAIN;
+}
+
 /* Its records stay in the lane; the store is opened anew, which cuts off what was not synced. */
 static int log_fails(struct domain *d, struct domain_log *l, int r)
 {
@@ -56,7 +63,7 @@ static int log_fails(struct domain *d, struct domain_log *l, int r)
 	l->store_open = false;
 	if (GUARD(set_words(l, true)) < 0)
 		return -EFAULT;
-	return -EAGAIN;
+	return again(d, l);
 }
 
 static int settle(struct domain *d, const struct domain_log *l)
@@ -93,11 +100,12 @@ static int has_live(struct domain *d, struct domain_log *l, const struct ctl_cel
 	return 1;
 }
 
+/* 1: its store is open; or as log_fails. */
 static int open_store(struct domain *d, struct domain_log *l)
 {
 	int r = logs_store(d, l);
 
-	return r < 0 ? log_fails(d, l, r) : 0;
+	return r < 0 ? log_fails(d, l, r) : 1;
 }
 
 static int walk_next_guarded(struct pass *p, struct record_header *h)
@@ -210,19 +218,16 @@ int destage_logs(struct domain *d, const struct ctl_cell *to)
 	for (uint32_t i = 0; i < CTL_LOGS; i++) {
 		struct domain_log *l = d->log[i];
 
-		if (!l)
+		/* Of one that is being removed nothing is kept. */
+		if (!l || l->removing)
 			continue;
 		r = has_live(d, l, to);
-		if (r == 1 && now < l->retry_ns)
-			r = -EAGAIN;
 		if (r == 1)
-			r = open_store(d, l) < 0 ? -EAGAIN : 1;
-		if (r == -EAGAIN) {
+			r = now < l->retry_ns ? again(d, l) : open_store(d, l);
+		if (r == -EAGAIN)
 			failed = r;
-			d->retry_ns = min_of(d->retry_ns, max_of(l->retry_ns, now + RETRY_MIN_NS));
-		} else if (r < 0) {
+		else if (r < 0)
 			return r;
-		}
 		p.todo[i] = r == 1;
 		any = any || r == 1;
 	}
@@ -235,14 +240,12 @@ int destage_logs(struct domain *d, const struct ctl_cell *to)
 
 		if (!p.todo[i])
 			continue;
-		/* A damaged record ends the pass; what comes before it is put on disk, the rest stays. */
+		/* A damaged record ends the pass, for all: everything stays. */
 		rc = r == 0 ? finish(d, l, to) : log_fails(d, l, r);
-		if (rc == -EAGAIN) {
+		if (rc == -EAGAIN)
 			failed = rc;
-			d->retry_ns = min_of(d->retry_ns, max_of(l->retry_ns, now + RETRY_MIN_NS));
-		} else if (rc < 0) {
+		else if (rc < 0)
 			r = rc;
-		}
 	}
 	log_buffer_free(&p.buffer);
 	return r == -EFAULT ? r : r < 0 ? -EAGAIN : failed;

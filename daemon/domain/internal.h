@@ -75,13 +75,16 @@ struct domain_log {
 	struct pool_file entry; /* as the catalog has it */
 	struct log_ref ref;
 	struct log_store store;
+	uint8_t log[16];	/* its store's, once it was open */
 	bool store_open;	/* else opened at the next destage */
 	uint64_t durable_below; /* position: its records below are in the segments */
 	uint64_t retry_ns;	/* CLOCK_MONOTONIC; not tried before, after a failure */
 	uint64_t backoff_ns;
 	bool failing;
-	uint64_t
-		removed; /* position + 1 that the tail has to reach before it is deleted; 0: it is not */
+	/* See log_remove.c. The mark: position + 1 that the tail has to reach before its entry goes; 0: not known. */
+	bool removing; /* no word of it is left in the control file; under map_lock, too */
+	bool deleted;  /* nor on disk */
+	uint64_t removed;
 	/* for LOG_READ: where the last one stood */
 	struct segment_reader reader;
 	struct segment_frame frame; /* the last one that reader gave; length 0: none */
@@ -286,18 +289,42 @@ bool file_same(const struct pool_file *a, const struct pool_file *b);
 int logs_get(struct domain *d, const struct wire_log *q, bool create, struct domain_log **ret,
 	     bool *ret_made, char *why, size_t n);
 struct domain_log *logs_find(const struct domain *d, const char *name);
+/* Also one that is being removed. */
+struct domain_log *logs_find_any(const struct domain *d, const char *name);
+struct log_name logs_name(const struct domain *d, const char *name);
+/* Closes its files; it stays. */
+void logs_close(struct domain_log *l);
+/* Takes it out of the table and frees it. */
+void logs_forget(struct domain *d, struct domain_log *l);
 /* One log of the catalog, after a restart with living sessions. 0, or a negative errno: the control file. */
 int logs_resume(struct domain *d, uint32_t catalog, const struct pool_file *e);
 /* Opens its store if it is not: 0 or a negative errno. */
 int logs_store(struct domain *d, struct domain_log *l);
+/*
+ * Its store to read from what is on disk, also while nothing can be written: *ret is l's own or *view, until
+ * logs_view_end. 0 or a negative errno.
+ */
+int logs_view(struct domain *d, struct domain_log *l, struct log_store *view,
+	      struct log_store **ret);
+void logs_view_end(const struct domain_log *l, struct log_store *s);
 /* Each log's end into its meta, its entry dropped, forgotten: the last session's end. 0 or a negative errno. */
 int logs_release_all(struct domain *d);
 /* Forgotten, with the mapping; nothing on disk is touched. */
 void logs_forget_all(struct domain *d);
-/* Nobody finds it any more; then, once its records are trimmed, deleted: 0, -EAGAIN (not yet), or a negative errno. */
-int logs_remove(struct domain *d, struct domain_log *l);
 /* The end of its durable records; or -EFAULT, -ESTALE (an entry of another id). */
 int logs_end(const struct domain *d, const struct domain_log *l, uint64_t *ret);
+
+/* ---- log_remove.c ------------------------------------------------------------------------------ */
+
+/* Nobody finds it any more, then its folder is deleted, and when its records are trimmed it is forgotten: 0 (l is
+ * gone), -EAGAIN (not yet: goes on by itself), or a negative errno (goes on by itself if l->removing). */
+int logs_remove(struct domain *d, struct domain_log *l);
+/* One that is not open: no record of it is live. 0, -ENOENT, or a negative errno. */
+int logs_remove_closed(struct domain *d, const char *name);
+/* Goes on with those that are under way. */
+void logs_remove_tick(struct domain *d);
+/* Whether an entry that says so is being removed: 1; 0 (it was not begun: put back); or a negative errno. */
+int logs_remove_resumed(struct domain *d, struct domain_log *l);
 
 /* ---- log_requests.c ---------------------------------------------------------------------------- */
 

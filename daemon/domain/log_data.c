@@ -43,13 +43,13 @@ static void close_reader(struct domain_log *l)
 	l->reading = false;
 }
 
-static int open_reader(struct domain_log *l, uint64_t lsn)
+static int open_reader(struct domain_log *l, const struct log_store *s, uint64_t lsn)
 {
 	uint64_t first;
 	int fd, r;
 
 	close_reader(l);
-	fd = log_store_segment(&l->store, lsn, &first);
+	fd = log_store_segment(s, lsn, &first);
 	if (fd < 0)
 		return fd;
 	r = segment_begin(&l->reader, fd, first);
@@ -62,14 +62,14 @@ static int open_reader(struct domain_log *l, uint64_t lsn)
 }
 
 /* The frame that lsn, which is on disk, lies in: l->frame and l->reader.payload. 0 or a negative errno. */
-static int read_segment(struct domain_log *l, uint64_t lsn)
+static int read_segment(struct domain_log *l, const struct log_store *s, uint64_t lsn)
 {
 	int r = 0;
 
 	if (l->reading && l->frame.length && lsn >= l->frame.lsn && lsn < l->reader.lsn)
 		return 0;
 	if (!l->reading || lsn < l->reader.lsn)
-		r = open_reader(l, lsn);
+		r = open_reader(l, s, lsn);
 	while (r == 0) {
 		struct segment_frame f;
 
@@ -81,7 +81,7 @@ static int read_segment(struct domain_log *l, uint64_t lsn)
 				return 0;
 		} else if (r == 0) {
 			/* The segment is over; the next one begins where lsn is. */
-			r = l->reader.lsn == lsn ? open_reader(l, lsn) : -EBADMSG;
+			r = l->reader.lsn == lsn ? open_reader(l, s, lsn) : -EBADMSG;
 			if (r == 0 && l->reader.lsn != lsn)
 				r = -EBADMSG;
 		}
@@ -122,22 +122,22 @@ static int read_lane(struct domain *d, struct domain_log *l, uint64_t lsn, struc
 /* The record that lsn lies in: 1; 0: lsn is the end; or a negative errno. */
 static int find(struct domain *d, struct domain_log *l, uint64_t lsn, struct found *ret)
 {
+	struct log_store view, *s;
 	uint64_t end;
 	int r = logs_end(d, l, &end);
 
 	if (r < 0)
 		return r;
-	r = logs_store(d, l);
-	if (r < 0)
-		return r;
-	if (lsn < l->store.first)
-		return -ERANGE;
 	if (lsn >= end)
 		return lsn == end ? 0 : -ENXIO;
-	/* Nobody but this thread trims: what is not on disk is in the lane. */
+	/* Nobody but this thread trims: what is not on disk is in the lane. Also while the disk fails. */
 	if (lsn >= l->entry.log_disk)
 		return read_lane(d, l, lsn, ret);
-	r = read_segment(l, lsn);
+	r = logs_view(d, l, &view, &s);
+	if (r < 0)
+		return r;
+	r = lsn < s->first ? -ERANGE : read_segment(l, s, lsn);
+	logs_view_end(l, s);
 	if (r < 0)
 		return r;
 	*ret = (struct found){ l->frame.lsn, l->frame.time_ns, l->frame.length, l->reader.payload };
@@ -158,7 +158,7 @@ static bool put_record(struct domain_request *r, const struct domain_log *l, con
 
 	if (bytes > room - r->data_length)
 		return false;
-	memcpy(&frame.log, l->store.log, sizeof(frame.log));
+	memcpy(&frame.log, l->log, sizeof(frame.log));
 	segment_seal(&frame, f->payload);
 	memcpy(at, &frame, sizeof(frame));
 	memcpy(at + sizeof(frame), f->payload, f->length);
@@ -264,7 +264,7 @@ static int append_now(const struct domain *d, struct domain_request *r)
 		const struct domain_log *l = d->log[i];
 		const struct caller who = { .tid = tid };
 
-		if (!l || l->removed || strcmp(l->name, r->log.name) != 0)
+		if (!l || l->removing || strcmp(l->name, r->log.name) != 0)
 			continue;
 		rc = append_guarded(&s, &who, &l->ref, &iov, r->data_length, &r->log_reply.lsn);
 		if (rc == 0)

@@ -128,7 +128,9 @@ static bool settle(struct domain *d, struct domain_request *r)
 		return true;
 	}
 	if (!l) {
-		request_done(r, -ESTALE, 1, "the log was removed");
+		bool good = r->mode == WIRE_LOG_REMOVE;
+
+		request_done(r, good ? 0 : -ESTALE, !good, "%s", good ? "" : "the log was removed");
 		return true;
 	}
 	rc = try(d, l, r);
@@ -253,13 +255,15 @@ static int open_log(struct domain *d, struct domain_request *r, struct domain_lo
 
 static void segment(struct domain *d, struct domain_log *l, struct domain_request *r)
 {
-	int rc = logs_store(d, l);
+	struct log_store view, *s;
+	int rc = logs_view(d, l, &view, &s);
 
-	if (rc == 0 && r->log.lsn < l->store.first)
-		rc = -ERANGE;
 	if (rc == 0) {
-		r->out_fd = log_store_segment(&l->store, r->log.lsn, &r->log_reply.lsn);
+		r->out_fd = r->log.lsn < s->first
+				    ? -ERANGE
+				    : log_store_segment(s, r->log.lsn, &r->log_reply.lsn);
 		rc = min_of(r->out_fd, 0);
+		logs_view_end(l, s);
 	}
 	answer(d, l, r, rc);
 }
@@ -276,6 +280,32 @@ static uint64_t patience(const struct domain *d, const struct domain_request *r)
 	return now + r->log.timeout_ms * MILLISECOND_NS;
 }
 
+static void begin(struct domain *d, struct domain_request *r)
+{
+	r->until_ns = patience(d, r);
+	r->deadline_ns = now_monotonic_ns() + FLUSH_GIVE_UP_NS;
+	if (!in_turn(d, r) || !settle(d, r))
+		wait_for(d, r);
+}
+
+/* It need not be one that could be opened. */
+static void remove_log(struct domain *d, struct domain_request *r)
+{
+	struct domain_log *l = logs_find_any(d, r->log.name);
+	int rc;
+
+	if (l) {
+		r->id = l->id;
+		begin(d, r);
+		return;
+	}
+	rc = logs_remove_closed(d, r->log.name);
+	request_done(r, rc, rc < 0, "%s",
+		     rc == -ENOENT ? "no such log"
+		     : rc < 0	   ? strerror(-rc)
+				   : "");
+}
+
 void request_log(struct domain *d, struct domain_request *r)
 {
 	struct pool_error e = { "" };
@@ -284,6 +314,10 @@ void request_log(struct domain *d, struct domain_request *r)
 
 	if (d->state != STATE_OK) {
 		request_done(r, -EBUSY, 1, "%s", d->reason);
+		return;
+	}
+	if (r->mode == WIRE_LOG_REMOVE) {
+		remove_log(d, r);
 		return;
 	}
 	if (!d->attached) {
@@ -314,10 +348,7 @@ void request_log(struct domain *d, struct domain_request *r)
 	default:
 		break;
 	}
-	r->until_ns = patience(d, r);
-	r->deadline_ns = now_monotonic_ns() + FLUSH_GIVE_UP_NS;
-	if (!in_turn(d, r) || !settle(d, r))
-		wait_for(d, r);
+	begin(d, r);
 }
 
 /* ---- all of them -------------------------------------------------------------------------------- */

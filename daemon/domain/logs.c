@@ -15,12 +15,8 @@
 #include "daemon/domain/internal.h"
 #include "daemon/log.h"
 #include "pool/guard.h"
-#include "pool/lock.h"
 
-#define LOCK_NS \
-	(1 * SECOND_NS) /* a client that is stopped in an append delays nobody else for longer */
-
-static struct log_name name_of(const struct domain *d, const char *name)
+struct log_name logs_name(const struct domain *d, const char *name)
 {
 	return (struct log_name){
 		.state_dir = d->set->pool->state_dir,
@@ -30,12 +26,19 @@ static struct log_name name_of(const struct domain *d, const char *name)
 	};
 }
 
-struct domain_log *logs_find(const struct domain *d, const char *name)
+struct domain_log *logs_find_any(const struct domain *d, const char *name)
 {
 	for (uint32_t i = 0; i < CTL_LOGS; i++)
-		if (d->log[i] && !d->log[i]->removed && strcmp(d->log[i]->name, name) == 0)
+		if (d->log[i] && strcmp(d->log[i]->name, name) == 0)
 			return d->log[i];
 	return NULL;
+}
+
+struct domain_log *logs_find(const struct domain *d, const char *name)
+{
+	struct domain_log *l = logs_find_any(d, name);
+
+	return l && !l->removing ? l : NULL;
 }
 
 /* ---- words ------------------------------------------------------------------------------------- */
@@ -131,7 +134,7 @@ static void add(struct domain *d, struct domain_log *l)
 	pthread_mutex_unlock(&d->lock);
 }
 
-static struct domain_log *free_log(struct domain_log *l)
+void logs_close(struct domain_log *l)
 {
 	if (l->store_open)
 		log_store_close(&l->store);
@@ -139,6 +142,12 @@ static struct domain_log *free_log(struct domain_log *l)
 		(void)close(l->reader.fd);
 		segment_end(&l->reader);
 	}
+	l->store_open = l->reading = false;
+}
+
+static struct domain_log *free_log(struct domain_log *l)
+{
+	logs_close(l);
 	log_buffer_free(&l->buffer);
 	free(l);
 	return NULL;
@@ -199,22 +208,21 @@ static int publish(struct domain *d, struct domain_log *l, char *why, size_t n)
 int logs_get(struct domain *d, const struct wire_log *q, bool create, struct domain_log **ret,
 	     bool *ret_made, char *why, size_t n)
 {
-	struct log_name name = name_of(d, q->name);
-	struct domain_log *l = logs_find(d, q->name);
+	struct log_name name = logs_name(d, q->name);
+	struct domain_log *l = logs_find_any(d, q->name);
 	bool made = false;
 	int r = 0;
 
 	if (ret_made)
 		*ret_made = false;
+	if (l && l->removing) {
+		(void)snprintf(why, n, "it is being removed");
+		return -EBUSY;
+	}
 	if (l) {
 		*ret = l;
 		return 0;
 	}
-	for (uint32_t i = 0; i < CTL_LOGS; i++)
-		if (d->log[i] && strcmp(d->log[i]->name, q->name) == 0) {
-			(void)snprintf(why, n, "it is being removed");
-			return -EBUSY;
-		}
 	if (create) {
 		r = log_store_create(&name, q->mode, q->value);
 		made = r == 0;
@@ -230,6 +238,7 @@ int logs_get(struct domain *d, const struct wire_log *q, bool create, struct dom
 	(void)snprintf(l->name, sizeof(l->name), "%s", q->name);
 	r = log_store_open(&l->store, &name, LOG_STORE_UNKNOWN, true);
 	l->store_open = r == 0;
+	memcpy(l->log, l->store.log, sizeof(l->log));
 	if (r < 0)
 		(void)snprintf(why, n, "%s", r == -ENOENT ? "no such log" : l->store.why);
 	else
@@ -288,10 +297,12 @@ int logs_resume(struct domain *d, uint32_t catalog, const struct pool_file *e)
 	if (index >= 0) {
 		l->index = (uint32_t)index;
 		place(d, l);
-		index = GUARD(check_resumed(l));
+		r = e->flags & POOL_FILE_UNLINKED ? logs_remove_resumed(d, l) : 0;
+		l->removing = r == 1;
+		index = r < 0 ? r : r == 1 ? 0 : GUARD(check_resumed(l));
 	}
 	if (index < 0) {
-		/* Opened halfway: no record of it can be live. */
+		/* Opened halfway, or removed but for this: no record of it can be live. */
 		free_log(l);
 		return index == -EFAULT ? index : catalog_file_drop(d->set->pool, catalog);
 	}
@@ -302,7 +313,7 @@ int logs_resume(struct domain *d, uint32_t catalog, const struct pool_file *e)
 
 /* ---- out --------------------------------------------------------------------------------------- */
 
-static void forget(struct domain *d, struct domain_log *l)
+void logs_forget(struct domain *d, struct domain_log *l)
 {
 	pthread_mutex_lock(&d->lock);
 	pthread_mutex_lock(&d->map_lock);
@@ -318,7 +329,7 @@ void logs_forget_all(struct domain *d)
 
 	for (uint32_t i = 0; i < CTL_LOGS; i++)
 		if (d->log[i])
-			forget(d, d->log[i]);
+			logs_forget(d, d->log[i]);
 	pthread_mutex_lock(&d->map_lock);
 	d->logs = NULL;
 	pthread_mutex_unlock(&d->map_lock);
@@ -326,73 +337,37 @@ void logs_forget_all(struct domain *d)
 		(void)munmap(p, (size_t)CTL_LOGS * CTL_LOG_BYTES);
 }
 
-static int delete_log(struct domain *d, struct domain_log *l)
-{
-	struct log_name name = name_of(d, l->name);
-	int r;
-
-	/* The entry outlives the folder: a cut between leaves an entry without live records. */
-	if (l->store_open)
-		log_store_close(&l->store);
-	l->store_open = false;
-	r = log_store_remove(&name);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	r = catalog_file_drop(d->set->pool, l->catalog);
-	if (r < 0)
-		return r;
-	forget(d, l);
-	return 0;
-}
-
-static int clear_words(struct domain *d, const struct domain_log *l)
-{
-	struct ctl_lock *lock = &l->ref.f->lock;
-	int r = lock_acquire(&d->s.ctl, lock, &d->s.me, d->who.tid, LOCK_NS, 0);
-
-	if (r < 0)
-		return r;
-	/* Release: whoever takes the lock from now on finds another log, or none. */
-	atomic_store_release(&l->ref.l->id, 0);
-	lock_release(lock);
-	return 0;
-}
-
-static int free_words(const struct domain_log *l)
-{
-	atomic_store_release(&l->ref.f->id, 0);
-	return 0;
-}
-
-int logs_remove(struct domain *d, struct domain_log *l)
-{
-	struct ctl_cell cell;
-	int r;
-
-	if (!l->removed) {
-		r = GUARD(clear_words(d, l));
-		/* The mover has the lane lock alone; words_mark takes that. */
-		if (r == 0)
-			r = words_mark(d, &cell);
-		if (r < 0)
-			return r;
-		l->removed = cell.head + 1;
-	}
-	if (d->tail < l->removed - 1)
-		return -EAGAIN;
-	r = GUARD(free_words(l));
-	return r < 0 ? r : delete_log(d, l);
-}
-
 int logs_store(struct domain *d, struct domain_log *l)
 {
-	struct log_name name = name_of(d, l->name);
+	struct log_name name = logs_name(d, l->name);
 	int r = 0;
 
 	if (!l->store_open)
 		r = log_store_open(&l->store, &name, l->entry.log_disk, true);
 	l->store_open = r == 0;
+	if (r == 0)
+		memcpy(l->log, l->store.log, sizeof(l->log));
 	return r;
+}
+
+int logs_view(struct domain *d, struct domain_log *l, struct log_store *view,
+	      struct log_store **ret)
+{
+	struct log_name name = logs_name(d, l->name);
+	int r;
+
+	*ret = &l->store;
+	if (l->store_open || (!l->failing && logs_store(d, l) == 0))
+		return 0;
+	r = log_store_open(view, &name, l->entry.log_disk, false);
+	*ret = view;
+	return r;
+}
+
+void logs_view_end(const struct domain_log *l, struct log_store *s)
+{
+	if (s != &l->store)
+		log_store_close(s);
 }
 
 int logs_release_all(struct domain *d)
@@ -405,8 +380,8 @@ int logs_release_all(struct domain *d)
 
 		if (!l)
 			continue;
-		if (l->removed) {
-			r = delete_log(d, l);
+		if (l->removing) {
+			r = logs_remove(d, l);
 		} else {
 			r = logs_store(d, l);
 			/* meta first: without an entry it alone says where the log ends. */
@@ -415,7 +390,7 @@ int logs_release_all(struct domain *d)
 			if (r == 0)
 				r = catalog_file_drop(d->set->pool, l->catalog);
 			if (r == 0)
-				forget(d, l);
+				logs_forget(d, l);
 		}
 		if (r < 0) {
 			log_msg(LOG_ERR, d->name, "log %s: cannot be let go: %s", l->name,

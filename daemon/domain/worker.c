@@ -307,6 +307,8 @@ static void do_work(struct domain *d)
 	if (tick && registry_tick(d) < 0)
 		domain_fault(d,
 			     "the control file was changed or cut short by one of its processes");
+	if (tick && d->attached)
+		logs_remove_tick(d);
 	if ((w.look || tick) && d->attached)
 		(void)sessions_end(d, false);
 	if (d->state == STATE_HELD && !d->attached && now_monotonic_ns() >= d->held_ns)

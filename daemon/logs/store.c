@@ -63,39 +63,6 @@ int log_store_path(const struct log_name *n, char buf[512])
 	return k < 0 || k >= 512 ? -ENAMETOOLONG : 0;
 }
 
-int log_store_create(const struct log_name *n, uint32_t mode, uint64_t capacity)
-{
-	struct log_meta m = { .mode = mode, .capacity = capacity }, there;
-	char path[512], above[512];
-	int r = log_store_path(n, path);
-
-	if (r < 0)
-		return r;
-	r = log_meta_read(path, &there);
-	if (r != -ENOENT)
-		return r < 0 ? r : -EEXIST;
-	if (getrandom(m.log, sizeof(m.log), 0) != (ssize_t)sizeof(m.log))
-		return -EIO;
-	(void)snprintf(above, sizeof(above), "%s/logs", n->state_dir);
-	r = directory_make(above, 0700);
-	if (r == 0)
-		r = directory_sync(n->state_dir);
-	if (r == 0)
-		r = domain_path(n->state_dir, n->uid, n->domain, above);
-	if (r == 0)
-		r = directory_make(above, 0700);
-	if (r == 0)
-		r = directory_make(path, 0700);
-	/* Without meta the folder is none: names first, meta last. */
-	if (r == 0)
-		r = directory_sync(above);
-	if (r == 0) {
-		(void)snprintf(above, sizeof(above), "%s/logs", n->state_dir);
-		r = directory_sync(above);
-	}
-	return r < 0 ? r : log_meta_write(path, &m);
-}
-
 /* ---- opening ------------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
@@ -211,7 +178,6 @@ static int cut(struct log_store *s, uint64_t offset)
 static int open_newest(struct log_store *s, uint64_t goal, bool exact, bool write)
 {
 	uint64_t offset = 0;
-	bool dropped = false;
 	int r = 0;
 
 	/* Made and never filled with anything that counts. */
@@ -221,7 +187,6 @@ static int open_newest(struct log_store *s, uint64_t goal, bool exact, bool writ
 		if (r < 0)
 			return r;
 		s->n_segments--;
-		dropped = true;
 	}
 	for (;;) {
 		if (s->n_segments == 0) {
@@ -245,7 +210,6 @@ static int open_newest(struct log_store *s, uint64_t goal, bool exact, bool writ
 				return r;
 		}
 		s->n_segments--;
-		dropped = true;
 	}
 	if (s->end < goal)
 		return log_store_fail(s, -EBADMSG,
@@ -256,7 +220,8 @@ static int open_newest(struct log_store *s, uint64_t goal, bool exact, bool writ
 		return 0;
 	if (s->fd >= 0)
 		r = cut(s, offset);
-	return r == 0 && dropped ? sync_folder(s) : r;
+	/* Always: who made the newest segment may have died, or failed, before the folder was synced. */
+	return r == 0 ? sync_folder(s) : r;
 }
 
 static int open_all(struct log_store *s, const struct log_name *n, uint64_t known, bool write)
@@ -323,34 +288,83 @@ void log_store_close(struct log_store *s)
 	s->buffered = 0;
 }
 
-/* ---- all of them ---------------------------------------------------------------------------------- */
+/* ---- made, removed, listed ----------------------------------------------------------------------- */
 
-int log_store_remove(const struct log_name *n)
+/* meta first: from then on the folder is no log. *ret_any: there was something of one. */
+static int empty_folder(const char *path, bool *ret_any)
 {
 	struct log_store s = { .dir_fd = -1, .fd = -1 };
 	struct log_meta m;
-	char path[512];
-	int r = log_store_path(n, path);
+	int r;
 
-	if (r == 0)
-		r = log_meta_read(path, &m);
-	if (r < 0 && r != -EBADMSG)
-		return r;
+	*ret_any = log_meta_read(path, &m) != -ENOENT;
 	s.dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (s.dir_fd < 0)
 		return -errno;
-	r = unlinkat(s.dir_fd, "meta", 0) < 0 ? -errno : 0;
-	if (r == 0)
+	r = unlinkat(s.dir_fd, "meta", 0) < 0 && errno != ENOENT ? -errno : 0;
+	if (r == 0 && *ret_any)
 		r = sync_folder(&s);
 	if (r == 0)
 		r = find_segments(&s);
 	for (uint32_t i = 0; r == 0 && i < s.n_segments; i++)
 		r = unlink_segment(&s, s.segments[i]);
+	if (r == 0 && s.n_segments) {
+		*ret_any = true;
+		r = sync_folder(&s);
+	}
 	log_store_close(&s);
-	/* The log is gone; an empty folder that cannot be removed is none. */
-	if (r == 0)
-		(void)rmdir(path);
 	return r;
+}
+
+int log_store_create(const struct log_name *n, uint32_t mode, uint64_t capacity)
+{
+	struct log_meta m = { .mode = mode, .capacity = capacity }, there;
+	char path[512], above[512];
+	int r = log_store_path(n, path);
+	bool left;
+
+	if (r < 0)
+		return r;
+	r = log_meta_read(path, &there);
+	if (r != -ENOENT)
+		return r < 0 ? r : -EEXIST;
+	if (getrandom(m.log, sizeof(m.log), 0) != (ssize_t)sizeof(m.log))
+		return -EIO;
+	(void)snprintf(above, sizeof(above), "%s/logs", n->state_dir);
+	r = directory_make(above, 0700);
+	if (r == 0)
+		r = directory_sync(n->state_dir);
+	if (r == 0)
+		r = domain_path(n->state_dir, n->uid, n->domain, above);
+	if (r == 0)
+		r = directory_make(above, 0700);
+	if (r == 0)
+		r = directory_make(path, 0700);
+	/* Without meta the folder is none: names first, meta last. Nothing of an earlier log may be in it then. */
+	if (r == 0)
+		r = directory_sync(above);
+	if (r == 0)
+		r = empty_folder(path, &left);
+	if (r == 0) {
+		(void)snprintf(above, sizeof(above), "%s/logs", n->state_dir);
+		r = directory_sync(above);
+	}
+	return r < 0 ? r : log_meta_write(path, &m);
+}
+
+int log_store_remove(const struct log_name *n)
+{
+	char path[512];
+	bool any = false;
+	int r = log_store_path(n, path);
+
+	if (r == 0)
+		r = empty_folder(path, &any);
+	if (r < 0)
+		return r;
+	/* The log is gone; an empty folder that cannot be removed is none. */
+	(void)rmdir(path);
+	return any ? 0 : -ENOENT;
 }
 
 int log_store_list(const char *state_dir, uint32_t uid, const char *domain,

@@ -89,7 +89,8 @@ int log_store_trim(struct log_store *s, uint64_t lsn);
  * negative errno (-ENXIO: none). */
 int log_store_segment(const struct log_store *s, uint64_t lsn, uint64_t *ret_first);
 
-/* Deletes the folder: meta first, so that a cut leaves no log. 0 or a negative errno. */
+/* Deletes the folder, whatever is in it: meta first, so that a cut leaves no log. Again after a failure. 0, -ENOENT
+ * (there is none), or a negative errno. */
 int log_store_remove(const struct log_name *n);
 
 /* Calls each() with the name of every log of the domain that is on disk. 0 or a negative errno. */

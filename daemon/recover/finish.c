@@ -70,9 +70,14 @@ static int release_files(struct recovery *r)
 		int result = -EIO;
 
 		from = (uint32_t)index + 1;
-		if (log)
+		if (log) {
+			/* Its meta says where it ends once its entry is gone: without that, another time. */
 			result = recovery_log_release(r, &entry, (uint32_t)index);
-		else if (found == IDENTITY_OK)
+			if (result < 0)
+				return result;
+			continue;
+		}
+		if (found == IDENTITY_OK)
 			result = register_release(r->pool, fd, (uint32_t)index);
 		if (result < 0) {
 			if (found != IDENTITY_STALE)

@@ -84,6 +84,22 @@ int recovery_log_sync(struct recovery *r, struct recovery_file *f)
 	return result < 0 ? result : 0;
 }
 
+/* Removed by its users, or damaged: nothing can be written into it. */
+static int release_lost(const struct recovery *r, const struct pool_file *f, struct log_name *n,
+			const char *why)
+{
+	int result = 0;
+
+	/* What the removal had not come to. */
+	if (f->flags & POOL_FILE_UNLINKED)
+		result = log_store_remove(n);
+	else
+		log_event(LOG_WARNING, NULL, r->domain.name, f->path,
+			  "%s: its files are left as they are; pmemlogctl log rm takes them away",
+			  why);
+	return result == -ENOENT ? 0 : result;
+}
+
 /*
  * meta first: a cut leaves an entry, and the next recovery finds nothing live. Without an entry meta alone says
  * where the log ends.
@@ -97,6 +113,8 @@ int recovery_log_release(struct recovery *r, const struct pool_file *f, uint32_t
 	if (result == 0) {
 		result = log_store_meta(&s);
 		log_store_close(&s);
+	} else if (result == -ENOENT || result == -EBADMSG) {
+		result = release_lost(r, f, &n, s.why);
 	}
 	return result < 0 ? result : catalog_file_drop(r->pool, index);
 }

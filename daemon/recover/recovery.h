@@ -72,7 +72,8 @@ int recovery_log_open(struct recovery *r, struct recovery_file *f);
 void recovery_log_close(struct recovery_file *f);
 /* What was put is durable, and the catalog knows it. 0 or a negative errno. */
 int recovery_log_sync(struct recovery *r, struct recovery_file *f);
-/* Lets a log without live records go: its meta says where it ends, then its entry is dropped. */
+/* Lets a log without live records go: its meta says where it ends, then its entry is dropped. One that is removed or
+ * damaged has no end to be told. */
 int recovery_log_release(struct recovery *r, const struct pool_file *f, uint32_t index);
 
 /* quarantine.c */

@@ -16,7 +16,8 @@
 
 struct replay {
 	struct recovery *r;
-	bool began;	  /* a byte may have been written */
+	bool logs;	  /* records of native logs, else of files */
+	bool began;	  /* a byte of a file may have been written */
 	uint64_t time_ns; /* of the record that plan_each gives */
 	uint64_t done;
 	uint64_t told; /* of done, at the last call of progress */
@@ -81,10 +82,11 @@ static int replay_record(void *arg, size_t file, uint64_t offset, const void *pa
 	const struct recover_options *o = s->r->options;
 	int r;
 
-	if (f->action != ACTION_REPLAY)
+	if (f->action != ACTION_REPLAY || f->store_open != s->logs)
 		return 0;
 	if (f->store_open) {
-		s->began = f->wrote = true;
+		/* What is put behind its end is cut off the next time: nothing has begun. */
+		f->wrote = true;
 		r = log_store_put(&f->store, offset, s->time_ns, payload, length);
 		if (r < 0)
 			r = fail(s, f, f->store.why, r);
@@ -152,13 +154,14 @@ static int sync_all(struct replay *s)
 		struct recovery_file *f = &r->files[i];
 		int synced;
 
+		if (f->store_open != s->logs || (!f->store_open && f->fd < 0))
+			continue;
 		if (f->store_open) {
 			synced = recovery_log_sync(r, f);
 			if (synced < 0)
 				result = fail(s, f, f->store.why, synced);
-		}
-		if (f->fd < 0)
 			continue;
+		}
 		/* Also where nothing was written: what an earlier, crashed replay wrote may be in the
 		 * page cache only. After a failure nothing is trimmed, and the next run writes anew. */
 		if (fdatasync(f->fd) < 0)
@@ -177,13 +180,13 @@ static int drop_all(struct replay *s)
 
 	for (size_t i = 0; i < r->plan.n_files; i++) {
 		/* A log's is cut off behind what is durable. */
-		if (r->files[i].store_open) {
+		if (r->files[i].store_open && s->logs) {
 			int opened = recovery_log_open(r, &r->files[i]);
 
 			if (opened < 0)
 				return fail(s, &r->files[i], r->files[i].store.why, opened);
 		}
-		if (r->files[i].fd < 0)
+		if (r->files[i].fd < 0 || s->logs)
 			continue;
 		(void)fdatasync(r->files[i].fd);
 		(void)posix_fadvise(r->files[i].fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -224,6 +227,14 @@ static void close_all(struct recovery *r)
 	}
 }
 
+static bool any_log(const struct recovery *r)
+{
+	for (size_t i = 0; i < r->plan.n_files; i++)
+		if (r->files[i].store_open)
+			return true;
+	return false;
+}
+
 enum replay_outcome replay_run(struct recovery *r, char *why, size_t n)
 {
 	struct replay s = { .r = r, .why = why, .n = n };
@@ -232,6 +243,11 @@ enum replay_outcome replay_run(struct recovery *r, char *why, size_t n)
 	(void)snprintf(why, n, "the lane changed while it was replayed");
 	r->plan.each_ns = &s.time_ns;
 	result = open_all(&s);
+	/* Logs first: where they find no room, no file has been touched, and the domain is held and tried again. */
+	s.logs = true;
+	if (result == 0 && any_log(r))
+		result = write_and_sync(&s);
+	s.logs = false;
 	if (result == 0)
 		result = write_and_sync(&s);
 	close_all(r);

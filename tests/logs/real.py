@@ -10,7 +10,8 @@ sys.path[:0] = [os.path.join(HERE, "..", "daemon"), os.path.join(HERE, "..", "..
 # One test by hand, and mutants: all from one build folder.
 _BUILD = os.environ.get("BUILDDIR") or os.environ.get("BUILD")
 for _name, _path in (("PMEMLOGD", "daemon/pmemlogd"), ("PMEMLOGCTL", "client/ctl/pmemlogctl"),
-                     ("PID1", "tests/daemon/pid1"), ("CALLFAULT", "tests/logs/libcallfault.so")):
+                     ("PID1", "tests/daemon/pid1"), ("CALLFAULT", "tests/logs/libcallfault.so"),
+                     ("LIBRARY", "client/lib/libpmemlogd.so.0")):
     if _BUILD:
         os.environ.setdefault(_name, os.path.join(_BUILD, _path))
 

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Native logs while calls of the daemon are slow, fail or kill it (tests/support/callfault.c): nothing that was
 acknowledged is lost, it heals without a restart, and a log that is damaged can be removed."""
+import ctypes
 import errno
 import glob
 import os
-import signal
-import threading
 import time
 import unittest
 
@@ -29,7 +28,8 @@ class FaultTest(RealTest):
         self.daemon = self.start().ready()
 
     def start(self, **kw):
-        kw.setdefault("env", {"LD_PRELOAD": os.environ["CALLFAULT"], "CALLFAULT_RULES": self.rules})
+        kw.setdefault("env", {"LD_PRELOAD": os.environ["CALLFAULT"], "CALLFAULT_RULES": self.rules,
+                              "MALLOC_PERTURB_": "165"})  # who uses what is freed is seen to
         return super().start(**kw)
 
     def faults(self, *rules):
@@ -58,6 +58,29 @@ class FaultTest(RealTest):
         if hello:
             self.assertEqual(c.ask(wire.HELLO, wire.hello(hello, want=0)).status, 0)
         return c
+
+
+class Session:
+    """A process with libpmemlogd, us: the domain lives on while there is no daemon. A with statement."""
+
+    class Options(ctypes.Structure):
+        _fields_ = [("size", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32), ("socket", ctypes.c_char_p),
+                    ("domain", ctypes.c_char_p)]
+
+    def __init__(self, socket, domain="test"):
+        self.lib = ctypes.CDLL(os.environ["LIBRARY"])
+        self.options = self.Options(ctypes.sizeof(self.Options), 30000, socket.encode(), domain.encode())
+        self.c = ctypes.c_void_p()
+
+    def __enter__(self):
+        r = self.lib.pmemlogd_connect(ctypes.byref(self.c), ctypes.byref(self.options))
+        if r:
+            raise OSError(-r, os.strerror(-r))
+        return self
+
+    def __exit__(self, *_):
+        self.lib.pmemlogd_disconnect.restype = ctypes.c_void_p
+        self.lib.pmemlogd_disconnect(self.c)
 
 
 def append(data, name="a", domain=""):
@@ -131,6 +154,207 @@ class Ends(FaultTest):
         keep.close()
         self.assertLog(self.daemon, "last session ended")
         self.ctl("gate", "test", expect=0)
+
+
+class Disk(FaultTest):
+    """Calls on segments fail; the records stay in the pool, and go to the disk when it is well again."""
+
+    def status(self):
+        return [x for x in self.connect("other").logs("test") if x["name"] == "a"][0]
+
+    def fails(self, *rules, kill=False):
+        """Records while the calls fail, and after they do not any more; all are there, also for the next daemon."""
+        c = self.connect()
+        log = c.open("a", create=True)
+        wanted = [b"before;" * 100]
+        log.append(wanted[0])
+        log.sync(timeout=outer.PATIENCE)
+        self.faults(*rules)
+        for i in range(50):
+            wanted.append(b"%d;" % i * 50)
+            log.append(wanted[-1])
+        self.assertTrue(settles(lambda: log.stat().failing, True))
+        with self.assertRaises(pmemlogd.Error) as e:
+            log.sync(timeout=outer.PATIENCE)
+        self.assertEqual(e.exception.errno, errno.EBUSY)
+        self.assertIn("pool", str(e.exception))
+        self.assertEqual([r.data for r in log], wanted)
+        if kill:
+            self.daemon.kill()
+        self.faults()
+        if kill:
+            self.daemon = self.start().ready()
+        log.sync(timeout=outer.PATIENCE)
+        self.assertFalse(log.stat().failing)
+        self.assertEqual([r.data for r in log], wanted)
+        c.close()
+        self.restart()
+        self.assertEqual(self.records(), wanted)
+        self.ctl("log", "verify", expect=0)
+
+    def test_full(self):
+        self.fails(("pwrite", "/logs/", errno.ENOSPC, 0))
+
+    def test_sync_fails(self):
+        self.fails(("fdatasync", "/logs/", errno.EIO, 0))
+
+    def test_sync_fails_and_killed(self):
+        self.fails(("fdatasync", "/logs/", errno.EIO, 0), kill=True)
+
+    def test_segment_cannot_be_made(self):
+        c = self.connect()
+        log = c.open("a", create=True)
+        self.faults(("openat", ".log", errno.ENOSPC, 0))
+        log.append(b"x" * 1000)
+        self.assertTrue(settles(lambda: log.stat().failing, True))
+        self.faults(("fsync", "/a", errno.EIO, 0))  # the folder of the new segment
+        with self.assertRaises(pmemlogd.Error):
+            log.sync(timeout=outer.PATIENCE)
+        self.faults()
+        log.sync(timeout=outer.PATIENCE)
+        c.close()
+        self.restart()
+        self.assertEqual(self.records(), [b"x" * 1000])
+
+    def test_pool_full(self):
+        """Nothing is acknowledged that has no room, and what was acknowledged is there."""
+        c = self.connect(timeout=60)
+        log = c.open("a", create=True)
+        self.faults(("pwrite", "/logs/", errno.ENOSPC, 0))
+        wanted = []
+        with self.assertRaises(pmemlogd.Error) as e:
+            while len(wanted) < 100:
+                wanted.append(b"%d" % len(wanted) + bytes(50000))
+                log.append(wanted[-1])
+        self.assertEqual(e.exception.errno, errno.ENOSPC)
+        self.assertGreater(len(wanted), 10)
+        wanted.pop()
+        self.assertEqual([r.data for r in log], wanted)
+        self.faults()
+        log.sync(timeout=outer.PATIENCE)
+        wanted.append(b"again")
+        log.append(wanted[-1])
+        self.assertEqual([r.data for r in log], wanted)
+
+    def test_ended_on_a_full_disk(self):
+        """The domain's end finds no room: held, tried again, and nothing to do for anybody."""
+        self.daemon.stop()
+        self.folder.write(destage_age='"20s"')
+        self.daemon = self.start().ready()
+        self.faults(("pwrite", "/logs/", errno.ENOSPC, 0))
+        self.make(b"1", b"22", b"333")
+        self.assertLog(self.daemon, "held: ")
+        self.assertFalse([line for line in self.daemon.log if "quarantined: " in line])
+        self.faults()
+        self.assertLog(self.daemon, "recovered: nothing is left over")
+        self.assertEqual(self.records(), [b"1", b"22", b"333"])
+
+
+class Removed(FaultTest):
+    def damage(self, name="a"):
+        path = self.segments(name)[0]
+        with open(path, "r+b") as f:
+            f.seek(100)
+            f.write(b"damage")
+        return path
+
+    def test_damaged(self):
+        """Closed: its segment or its meta damaged, or half of it gone already."""
+        for what in ("segment", "meta", "no meta", "no segment"):
+            self.make(b"x" * 100)
+            self.restart()
+            if what == "segment":
+                self.damage()
+            elif what == "meta":
+                with open(os.path.join(self.folder_of("a"), "meta"), "r+b") as f:
+                    f.write(b"PMEM")
+            elif what == "no meta":
+                os.unlink(os.path.join(self.folder_of("a"), "meta"))
+            else:
+                os.unlink(self.segments("a")[0])
+            c = self.connect()
+            self.raises(errno.ENOENT if what == "no meta" else errno.EBADMSG, c.open, "a")
+            c.remove("a")
+            self.raises(errno.ENOENT, c.remove, "a")
+            self.assertFalse(os.path.exists(self.folder_of("a")))
+            self.assertEqual(c.logs("test"), [])
+            c.close()
+            self.make(b"another")
+            self.assertEqual(self.records(), [b"another"])
+            self.connect().remove("a")
+
+    def test_damaged_while_open(self):
+        """Its records cannot go to the disk and fill the lane, until it is removed."""
+        c = self.connect()
+        log, other = c.open("a", create=True), c.open("b", create=True)
+        log.append(b"x" * 100)
+        log.sync(timeout=outer.PATIENCE)
+        self.faults(("pwrite", "/a/", errno.EIO, 0))
+        log.append(b"y" * 100)
+        self.assertTrue(settles(lambda: log.stat().failing, True))
+        self.damage()
+        self.faults()
+        other.append(b"z")
+        with self.assertRaises(pmemlogd.Error):
+            log.sync(timeout=outer.PATIENCE)
+        c.remove("a")
+        self.raises(errno.ENOENT, c.open, "a")
+        other.sync(timeout=outer.PATIENCE)
+        self.assertEqual(c.open("a", create=True).append(b"new"), 0)
+        c.close()
+        self.restart()
+        self.assertEqual((self.records("a"), self.records("b")), ([b"new"], [b"z"]))
+
+    def test_killed_in_between(self):
+        """The daemon is killed at each step, while a session lives, and with none; then the next one goes on."""
+        steps = (("unlinkat", "/a/meta", -1), ("unlinkat", "/a/meta", -2), ("fsync", "/a", -1),
+                 ("unlinkat", ".log", -1), ("unlinkat", ".log", -2))
+        for session in (True, False):
+            for call, where, how in steps:
+                with self.subTest(session=session, call=call, where=where, how=how):
+                    if session:
+                        with Session(self.folder.socket):
+                            self.killed(call, where, how)
+                    else:
+                        self.killed(call, where, how)
+
+    def killed(self, call, where, how):
+        c = self.connect()
+        log = c.open("a", create=True)
+        log.append(b"x" * 1000)
+        log.sync(timeout=outer.PATIENCE)
+        self.faults((call, where, how, 0), ("pwrite", "/logs/", errno.ENOSPC, 0))
+        log.append(b"live" * 10)  # is in the lane all the time
+        x = self.client()
+        x.send(wire.packet(pw.LOG_REMOVE, pw.LOG.pack(name="a")))
+        self.daemon.process.wait(outer.PATIENCE)
+        x.close()
+        c.close()
+        self.faults()
+        self.daemon = self.start().ready()
+        self.assertFalse([line for line in self.daemon.log if "quarantined: " in line])
+        c = self.connect()
+        # Whole, or gone.
+        try:
+            self.assertEqual([r.data for r in c.open("a")], [b"x" * 1000, b"live" * 10])
+            c.remove("a")
+        except pmemlogd.Error as e:
+            self.assertIn(e.errno, (errno.ENOENT, errno.EBUSY), e)
+        self.assertFalse(settles(lambda: os.path.exists(self.folder_of("a")), False))
+        self.assertTrue(settles(lambda: c.logs("test"), []) == [])
+        self.assertTrue(settles(lambda: self.free(c), True))
+        self.assertEqual(c.open("a", create=True).append(b"new"), 0)
+        self.assertEqual(self.records(), [b"new"])
+        c.remove("a")
+        c.close()
+
+    def free(self, c):
+        """Nobody has the name any more."""
+        try:
+            c.open("a")
+        except pmemlogd.Error as e:
+            return e.errno == errno.ENOENT
+        return False
 
 
 if __name__ == "__main__":
