@@ -10,6 +10,7 @@
 
 #include "paged.h"
 #include "pool/append.h"
+#include "pool/file_internal.h"
 #include "pool/lock.h"
 #include "pool/record.h"
 #include "pool/slot.h"
@@ -320,6 +321,27 @@ static void opened_in_the_middle(void **state)
 	assert_int_equal(paged_disk(0, 0), 'A');
 }
 
+/* Who is told of an error says so to all: their own syncs may succeed, and the pages be gone. */
+static void a_failed_sync_counts(void **state)
+{
+	struct file_ref other = paged_open(0, 1);
+
+	(void)state;
+	put_right_by(&other); /* open before the write: by itself it would trust the page cache */
+	assert_int_equal(paged_write(&a, 0, 64, 'a'), 64);
+	paged_fails(0, false);
+	paged.heard[0][1] = paged.file[0].errors; /* told to another who has that description */
+	assert_int_equal(file_lock(&paged.e.s, &paged.e.who, &a), 0);
+	assert_int_equal(file_real_sync(&paged.e.s, &a, false), -EIO);
+	file_unlock(&paged.e.s, &a);
+	assert_int_equal(a.f->degraded, 1);
+	assert_true(a.open_head >= a.f->last); /* it proves newer records only */
+	paged_forgets(0);
+	assert_int_equal(fenced(&other), 0);
+	assert_int_equal(paged_disk(0, 0), 'a');
+	assert_int_equal(a.f->degraded, 0);
+}
+
 static void told_elsewhere(void)
 {
 	paged.file[0].errors++;
@@ -359,7 +381,7 @@ int main(void)
 		CASE(its_room_is_free),		CASE(its_bytes_stay),
 		CASE(degraded_comes_first),	CASE(lost_before_the_opening),
 		CASE(dropped_and_failed_again), CASE(opened_in_the_middle),
-		CASE(drop_that_fails),
+		CASE(a_failed_sync_counts),	CASE(drop_that_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
