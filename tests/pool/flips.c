@@ -3,9 +3,9 @@
  * A bit flipped, or bytes zeroed or set, in every field of superblock, catalog, lane header and records; in
  * one copy, in both. Each time: harmless, or named; see verdict.h.
  *
- *	pool-flips [--share N] [--only GLOB] [--list] [ext4|xfs]
+ *	pool-flips [--share N] [--first K] [--only GLOB] [--list] [ext4|xfs]
  *
- * --share N: each N-th case. Last line: `pool faults N wrong N silent N`.
+ * --share N: each N-th case, the K-th (0...) first. Last line: `pool faults N wrong N silent N`.
  */
 
 #include <fcntl.h>
@@ -49,7 +49,7 @@ struct run {
 	struct scene scene;
 	const char *only;
 	bool list;
-	unsigned share, number;
+	unsigned share, first, number;
 	unsigned done, counts[VERDICTS];
 };
 
@@ -114,7 +114,8 @@ static void one_case(struct run *r, enum scene_beat beat, enum scene_end end, co
 		       : copies == 1 ? "@1"
 				     : "@2",
 		       what);
-	if (r->only ? fnmatch(r->only, name, 0) != 0 : r->number++ % r->share != 0)
+	if (r->only ? fnmatch(r->only, name, 0) != 0
+		    : r->number++ % r->share != r->first % r->share)
 		return;
 	if (r->list) {
 		puts(name);
@@ -273,6 +274,8 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--share") == 0 && i + 1 < argc)
 			r.share = (unsigned)atoi(argv[++i]);
+		else if (strcmp(argv[i], "--first") == 0 && i + 1 < argc)
+			r.first = (unsigned)atoi(argv[++i]);
 		else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
 			r.only = argv[++i];
 		else if (strcmp(argv[i], "--list") == 0)
