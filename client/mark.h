@@ -33,6 +33,9 @@ static inline bool mark_lives(const struct mark_self *self, const struct call_ma
 	const struct call_mark *outer = self->mark;
 	stack_t ss = { .ss_flags = 0 };
 
+	/* Called again from where the one that was left was: the very same place. */
+	if (inner == outer)
+		return false;
 	/* Stacks grow down: a handler's frame lies below the frame that it interrupted, unless it has
 	 * a stack of its own. */
 	if (inner > outer) {
@@ -54,12 +57,11 @@ static inline int mark_begin(struct mark_self *self, uint64_t key, struct call_m
 		self->key = key;
 	}
 	who->tid = self->tid;
-	who->stale_self = 0;
-	if (self->mark) {
-		if (mark_lives(self, m))
-			return -EDEADLK;
-		who->stale_self = 1;
-	}
+	if (self->mark && mark_lives(self, m))
+		return -EDEADLK;
+	/* We are inside of nothing: a lock with this thread's word in it was left by a longjmp, out of the last
+	 * call or out of one before it, on another file. */
+	who->stale_self = 1;
 	m->canary = (uint64_t)(uintptr_t)m ^ key;
 	/* A handler of this thread may come at any instruction: the mark is whole before it shows. */
 	__asm__ volatile("" ::: "memory");

@@ -39,8 +39,10 @@
  *
  * Signals: no function may be called in a signal handler that interrupted another one of them on the
  * same thread: pmemlogd_append and its relatives and pmemlogd_wait notice that and return -EDEADLK, the others
- * may hang. Calls that wait go on after a handler has run; none returns -EINTR. A handler may leave a
- * call by longjmp; it then counts as killed (see Death), and what it was doing may or may not be there.
+ * may hang. Calls that wait go on after a handler has run; none returns -EINTR. A handler may leave
+ * pmemlogd_append, its relatives and pmemlogd_wait by longjmp, not the others; such a call then counts as killed
+ * (see Death), and what it was doing is there or not. The others go on once this thread has made its next call on
+ * that log, or has ended.
  *
  * Cancellation: pmemlogd_append and its relatives and pmemlogd_wait are cancellation points only at
  * their beginning, before anything is done. All other functions hold cancellation off until they return.

@@ -54,7 +54,8 @@ static inline uint64_t session_lock_ns(const struct session *s)
 	return s->is_daemon ? SESSION_DAEMON_LOCK_NS : LOCK_FOREVER;
 }
 
-/* Per call: which thread, and whether its last call was left by a longjmp. */
+/* Per call: which thread, and whether it is known to be inside of no other call, so that a lock with its own word
+ * was left by a longjmp. */
 struct caller {
 	uint32_t tid;
 	int stale_self;

@@ -7,6 +7,7 @@
  *	logload check SOCKET DOMAIN LOG WORDS			everything, against what was acknowledged
  *	logload trim SOCKET DOMAIN LOG				up to the middle of what is on disk
  *	logload api SOCKET DOMAIN				wrong use, limits, fork, threads
+ *	logload safety SOCKET DOMAIN				cancellation, signal handlers
  *
  * A record is {magic, writer, thread, number, length, check} and bytes that follow from these. WORDS is a
  * file of u64, one for each writer and thread: the number that was acknowledged last. MODE: append; nowait (8 and a
@@ -312,6 +313,8 @@ int main(int argc, char **argv)
 		return do_trim(argv);
 	if (argc == 4 && strcmp(argv[1], "api") == 0)
 		return do_api(argv);
+	if (argc == 4 && strcmp(argv[1], "safety") == 0)
+		return do_safety(argv);
 	fprintf(stderr, "see the head of tests/lib/logload.c\n");
 	return 64;
 }

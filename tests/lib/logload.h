@@ -9,3 +9,6 @@ struct pmemlogd *the_connection(void);
 
 /* api.c */
 int do_api(char **argv);
+
+/* safety.c */
+int do_safety(char **argv);
