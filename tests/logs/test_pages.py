@@ -96,6 +96,12 @@ class Pages(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(named - told, set())
 
+    def test_each_function_has_its_row(self):
+        """The table of what needs the daemon, is durable, may be cancelled; run-api.py sees whether it is true."""
+        rows = re.findall(r"^\.It (pmemlogd_\w+) Ta (.+) Ta (.+) Ta (at its beginning|held off)$",
+                          (MAN / "libpmemlogd.3").read_text(), re.M)
+        self.assertEqual(sorted(r[0] for r in rows), sorted(prototypes()))
+
     def test_constants(self):
         """What the header defines for callers is explained somewhere in section 3."""
         text = "".join(p.read_text() for p in MAN.glob("*pmemlogd*.3"))
@@ -145,14 +151,25 @@ class Header(unittest.TestCase):
     def test_example_compiles(self):
         self.compile(CC, "example.c", example(), "-std=c99", "-c")
 
-    def test_symbols(self):
-        """The library has these symbols, each with the version node, and no others."""
+
+class Library(unittest.TestCase):
+    """The file alone, by LIBRARY; scripts/lint runs this, too."""
+
+    def setUp(self):
         if not LIBRARY:
             self.skipTest("no library")
+
+    def test_symbols(self):
+        """The library has these symbols, each with the version node, and no others."""
         out = subprocess.check_output(["nm", "-D", "--defined-only", "--with-symbol-versions", LIBRARY], text=True)
         found = [line.split()[-1] for line in out.splitlines()]
         self.assertEqual(sorted(s for s in found if s != "PMEMLOGD_0" and not s.startswith("PMEMLOGD_0@")),
                          sorted(n + "@@PMEMLOGD_0" for n in prototypes()))
+
+    def test_dynamic_section(self):
+        out = subprocess.check_output(["readelf", "-d", LIBRARY], text=True)
+        self.assertEqual(re.findall(r"NEEDED\).*\[(.*)\]", out), ["libc.so.6"])
+        self.assertEqual(re.findall(r"SONAME\).*\[(.*)\]", out), ["libpmemlogd.so.0"])
 
 
 if __name__ == "__main__":
