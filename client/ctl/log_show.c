@@ -238,9 +238,8 @@ static int follow(struct log_link *l, uint64_t lsn, struct tail *t)
 		if (walked && a.status != -ESHUTDOWN && a.status != -EBUSY)
 			return end(l, 0, &a);
 		if (!told)
-			ctl_fail(0, "%s",
-				 walked && *a.data.text ? a.data.text
-							: "the daemon went away; waiting for it");
+			ctl_fail(0, "%s; waiting for it",
+				 walked && *a.data.text ? a.data.text : "the daemon went away");
 		told = true;
 		link_close(l);
 		(void)usleep(RETRY_US);
