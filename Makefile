@@ -27,7 +27,7 @@ help:
 	@echo 'make killed         killed wherever a system call or a store has changed anything, run again, on ext4, a tenth on xfs;'
 	@echo '                    clients; 500 random schedules: 45 minutes of a processor, half of it with two (reckoned, not run at once)'
 	@echo 'make pool-faults    every field of the pool damaged, every page, the folder as a whole; 30 minutes'
-	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ taken away, one at a time: 10 minutes'
+	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ and daemon/logs/ taken away, one at a time: 10 minutes'
 	@echo 'make mutants        do the tests notice each broken rule? some 300 patches, three a minute on two busy processors; tests/mutants/run --resume goes on'
 	@echo 'make models         the shared rules as Promela models, checked exhaustively; two minutes; DEEP=1: ten'
 	@echo 'make test-long      MySQL and PostgreSQL: power cuts, modes, backups, faults, controls; ONLY=pattern; hours'
