@@ -23,7 +23,7 @@ help:
 	@echo 'make crash          every crash state of the store path, compared with a model; STATES=n (a million: 1 minute)'
 	@echo 'make staleness      every row of the judging table times every foreign change: 3 minutes'
 	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
-	@echo 'make faults         disks that fail, run full, go away, hang, are slow, under ext4 and xfs; 20 minutes'
+	@echo 'make faults         disks that fail, run full, go away, hang, are slow, under ext4 and xfs; 13 minutes, mostly waiting'
 	@echo 'make killed         killed wherever a system call or a store has changed anything, run again, on ext4, a tenth on xfs;'
 	@echo '                    clients; 500 random schedules: 45 minutes of a processor, half of it with two (reckoned, not run at once)'
 	@echo 'make pool-faults    every field of the pool damaged, every page, the folder as a whole; 30 minutes'
