@@ -98,10 +98,19 @@ struct packet {
 	} body;
 };
 
-/* One packet and at most one descriptor. A packet that is no answer of pmemlogd's: -EPROTO. */
-static int receive(int s, struct packet *p, int *ret_fd)
+static ssize_t receive_once(int s, struct msghdr *m)
 {
-	struct iovec iov = { .iov_base = p, .iov_len = sizeof(*p) };
+	ssize_t n;
+
+	do {
+		n = recvmsg(s, m, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+int ctl_receive(int s, void *packet, size_t bytes, int *ret_fd)
+{
+	struct iovec iov = { .iov_base = packet, .iov_len = bytes };
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -112,28 +121,28 @@ static int receive(int s, struct packet *p, int *ret_fd)
 		.msg_control = control.bytes,
 		.msg_controllen = sizeof(control.bytes),
 	};
+	struct wire_header header;
 	struct cmsghdr *cm;
-	ssize_t n;
+	ssize_t n = receive_once(s, &m);
 
 	*ret_fd = -1;
-	memset(p, 0, sizeof(*p));
-	do {
-		n = recvmsg(s, &m, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	if (n == 0)
-		return -ECONNRESET;
+	/* told once, ahead of what came before it */
+	if (n == -ECONNRESET) {
+		m.msg_controllen = sizeof(control.bytes);
+		n = receive_once(s, &m);
+	}
+	if (n <= 0)
+		return n < 0 ? (int)n : -ECONNRESET;
 	cm = CMSG_FIRSTHDR(&m);
 	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS)
 		memcpy(ret_fd, CMSG_DATA(cm), sizeof(int));
-	if ((size_t)n < sizeof(p->header) || p->header.magic != WIRE_MAGIC ||
-	    p->header.length != (size_t)n - sizeof(p->header) || (m.msg_flags & MSG_TRUNC)) {
-		close_fd(ret_fd);
-		*ret_fd = -1;
-		return -EPROTO;
-	}
-	return 0;
+	memcpy(&header, packet, sizeof(header));
+	if ((size_t)n >= sizeof(header) && header.magic == WIRE_MAGIC &&
+	    header.length == (size_t)n - sizeof(header) && !(m.msg_flags & MSG_TRUNC))
+		return 0;
+	close_fd(ret_fd);
+	*ret_fd = -1;
+	return -EPROTO;
 }
 
 /* Until something is there; patience_ms > 0: or so long. 0 or -ETIMEDOUT. */
@@ -190,8 +199,10 @@ int ctl_ask(const char *socket_path, uint16_t type, const void *body, size_t n, 
 		cleanup_close int document = -1;
 
 		r = wait_readable(s, patience_ms, hook);
+		/* for a reply that is shorter than ours */
+		memset(p, 0, sizeof(*p));
 		if (r == 0)
-			r = receive(s, p, &document);
+			r = ctl_receive(s, p, sizeof(*p), &document);
 		if (r == 0 && p->header.kind == WIRE_PENDING)
 			patience_ms = 0;
 		if (r < 0 || p->header.kind == WIRE_PENDING)

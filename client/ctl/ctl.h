@@ -123,6 +123,13 @@ int ctl_ask(const char *socket_path, uint16_t type, const void *body, size_t n, 
 /* A connection to the daemon, waited for so long while its queue is full (0: no limit): 0 or a negative errno. */
 int ctl_connect(const char *path, int patience_ms, int *ret_fd);
 
+/*
+ * One packet, waited for, into `bytes` bytes at packet (a struct wire_header and more), and the descriptor that came with
+ * it, the caller's; -1: none. 0; -ECONNRESET: the daemon went away; -EPROTO: no packet of pmemlogd's; another
+ * negative errno.
+ */
+int ctl_receive(int s, void *packet, size_t bytes, int *ret_fd);
+
 /* What a memory file of the daemon's holds, owned by the caller; NULL: it could not be read. */
 char *ctl_document(int fd);
 

@@ -42,54 +42,6 @@ static int send_all(struct log_link *l, uint16_t type, const void *body, size_t 
 	return 0;
 }
 
-static ssize_t receive_once(const struct log_link *l, struct msghdr *m)
-{
-	ssize_t n;
-
-	do {
-		n = recvmsg(l->fd, m, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
-}
-
-/* One packet; at most one descriptor. 0 or a negative errno. */
-static int receive(const struct log_link *l, int *ret_fd)
-{
-	struct iovec iov = { .iov_base = packet.bytes, .iov_len = sizeof(packet.bytes) };
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
-	struct cmsghdr *cm;
-	ssize_t n = receive_once(l, &m);
-
-	*ret_fd = -1;
-	/* told once, ahead of what came before it */
-	if (n == -ECONNRESET) {
-		m.msg_controllen = sizeof(control.bytes);
-		n = receive_once(l, &m);
-	}
-	if (n <= 0)
-		return n < 0 ? (int)n : -ECONNRESET;
-	cm = CMSG_FIRSTHDR(&m);
-	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS)
-		memcpy(ret_fd, CMSG_DATA(cm), sizeof(int));
-	if ((size_t)n < sizeof(packet.header) || packet.header.magic != WIRE_MAGIC ||
-	    packet.header.length != (size_t)n - sizeof(packet.header) ||
-	    (m.msg_flags & MSG_TRUNC) || packet.header.status > 0) {
-		close_fd(ret_fd);
-		*ret_fd = -1;
-		return -EPROTO;
-	}
-	return 0;
-}
-
 static void take_answer(const struct log_link *l, uint16_t type, struct log_answer *ret)
 {
 	size_t body = type == WIRE_LOG_READ ? sizeof(ret->data) : sizeof(ret->reply);
@@ -127,8 +79,11 @@ int link_ask(struct log_link *l, uint16_t type, const void *body, size_t n, cons
 			r = 0;
 			continue;
 		}
-		r = r == 0 ? -ETIMEDOUT : r < 0 ? -errno : receive(l, &ret->fd);
-		if (r == 0 && (packet.header.request_id != l->id || packet.header.type != type))
+		r = r == 0  ? -ETIMEDOUT
+		    : r < 0 ? -errno
+			    : ctl_receive(l->fd, packet.bytes, sizeof(packet.bytes), &ret->fd);
+		if (r == 0 && (packet.header.request_id != l->id || packet.header.type != type ||
+			       packet.header.status > 0))
 			r = -EPROTO;
 		if (r < 0)
 			break;

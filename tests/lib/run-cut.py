@@ -11,61 +11,31 @@ import argparse
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "support"))
-
-import preloads  # noqa: E402
-from fsimage import Image  # noqa: E402
-from halt import halt  # noqa: E402
-from product import Pmemlogd, default_builddir, find  # noqa: E402
-from sandbox import Sandbox, die_with_parent, need  # noqa: E402
+from writers import Writers
+# these behind writers, which says where they are
+import preloads
+from fsimage import Image
+from halt import halt
+from sandbox import Sandbox, need
 
 EVENTS = ["plain"] * 4 + ["orphan", "revive", "writer", "writer", "trim", "idle"]
 
 
-class Cuts:
+class Cuts(Writers):
     def __init__(self, box, fs, seed, control):
-        self.box, self.r = box, random.Random(seed)
+        super().__init__(box, "cut", seed)
         self.image = Image(box, fs, size=(320 if fs == "xfs" else 256) << 20)
         self.image.make()
-        self.product = Pmemlogd(box, default_builddir(), "cut", user="root",
-                                settings={"destage_age": "50ms"})
         self.product.state = os.path.join(self.image.path, "state")
         if control == "lie":
             env = preloads.lie_env(box, self.image.path)
             self.product.preload = env.pop("LD_PRELOAD")
             self.product.preload_env = env
-        self.product.create(lane_size=self.r.choice(["1MiB", "2MiB", "8MiB"]))
+        self.create("1MiB", "2MiB", "8MiB")
         self.image.sync()
-        self.load = find(default_builddir(), "logload")
-        self.socket = os.path.join(self.product.rundir, "pmemlogd.sock")
-        self.words = os.path.join(box.tmpfs("words"), "words")
-        self.next = 0
-        self.writers = []
-
-    def command(self, *words):
-        return [self.load, words[0], self.socket, "cut", "log", *words[1:]]
-
-    def start_writer(self):
-        p = subprocess.Popen(self.command("write", str(self.next), self.words,
-                                          self.r.choice(["append", "nowait", "mixed"])),
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             preexec_fn=die_with_parent)
-        self.next += 1
-        if p.stdout.readline() != "writing\n":
-            raise RuntimeError("writer: " + p.stderr.read())
-        self.writers.append(p)
-
-    def kill_writers(self):
-        for p in self.writers:
-            p.kill()
-        for p in self.writers:
-            p.wait()
-        self.writers = []
 
     def cycle(self):
         self.start_writer()
@@ -83,9 +53,7 @@ class Cuts:
             p.wait()
             self.start_writer()
         elif event == "trim":
-            t = subprocess.run(self.command("trim"), capture_output=True, text=True, timeout=60)
-            if t.returncode:
-                raise RuntimeError("trim: " + t.stdout + t.stderr)
+            self.trim()
         elif event == "idle":
             # The last session's end: the log is let go of clean.
             self.kill_writers()
@@ -106,8 +74,9 @@ class Cuts:
         self.product.start()
         return event
 
-    def check(self):
-        p = subprocess.run(self.command("check", self.words), capture_output=True, text=True, timeout=120)
+    def counts(self):
+        """[acknowledged, lost, bad] and what it said."""
+        p = self.check()
         if p.returncode == 2:
             return [0, 0, 1], p.stderr.strip()
         words = p.stdout.split()
@@ -129,7 +98,7 @@ def main():
         cuts.product.start()
         for k in range(o.cycles):
             event = cuts.cycle()
-            total, said = cuts.check()
+            total, said = cuts.counts()
             if total[1] or total[2]:
                 print("cycle %d (%s): lost %d bad %d %s" % (k, event, total[1], total[2], said))
                 if cuts.product.status().domain("cut"):

@@ -5,63 +5,24 @@ and started, and the log is trimmed; a follower across all of it. No gap, no dou
 acknowledged lost: run-live.py [--seconds N] [--seed S]. Last lines: what the follower and the final check saw.
 """
 import argparse
-import os
 import random
 import subprocess
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "support"))
-
-from product import Pmemlogd, default_builddir, find  # noqa: E402
-from sandbox import Sandbox, die_with_parent  # noqa: E402
-
-MODES = ["append", "nowait", "mixed"]
+from writers import Writers
+from sandbox import Sandbox, die_with_parent  # behind writers, which says where it is
 
 
-class Live:
-    def __init__(self, box, seed):
-        self.box, self.r = box, random.Random(seed)
-        self.product = Pmemlogd(box, default_builddir(), "live", user="root",
-                                settings={"destage_age": "50ms"})
-        self.product.create(lane_size=self.r.choice(["1MiB", "2MiB", "4MiB"]))
-        self.product.start()
-        self.load = find(default_builddir(), "logload")
-        self.socket = os.path.join(self.product.rundir, "pmemlogd.sock")
-        self.words = os.path.join(box.tmpfs("words"), "words")
-        self.next = 0
-        self.writers = []
-
-    def run(self, *words):
-        return [self.load, words[0], self.socket, "live", "log", *words[1:]]
-
-    def start(self):
-        p = subprocess.Popen(self.run("write", str(self.next), self.words, self.r.choice(MODES)),
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             preexec_fn=die_with_parent)
-        self.next += 1
-        if p.stdout.readline() != "writing\n":
-            raise RuntimeError("writer: " + p.stderr.read())
-        self.writers.append(p)
-
-    def end(self, p, kill):
-        if p.poll() is not None:
-            raise RuntimeError("a writer ended by itself: %s %s" % (p.returncode, p.stderr.read()))
-        (p.kill if kill else p.terminate)()
-        p.wait()
-        self.writers.remove(p)
-        if not kill and p.returncode != 0:
-            raise RuntimeError("a writer that was asked to end: %s %s" % (p.returncode, p.stderr.read()))
-
+class Live(Writers):
     def disturb(self):
         what = self.r.choice(["writer"] * 4 + ["polite", "daemon", "orphan", "restart", "trim", "trim"])
         if what == "writer":
-            self.end(self.r.choice(self.writers), True)
-            self.start()
+            self.end_writer(self.r.choice(self.writers), True)
+            self.start_writer()
         elif what == "polite":
-            self.end(self.r.choice(self.writers), False)
-            self.start()
+            self.end_writer(self.r.choice(self.writers), False)
+            self.start_writer()
         elif what == "daemon":
             self.product.kill()
             self.product.start()
@@ -74,9 +35,7 @@ class Live:
             self.product.stop()
             self.product.start()
         else:
-            t = subprocess.run(self.run("trim"), capture_output=True, text=True, timeout=60)
-            if t.returncode:
-                raise RuntimeError("trim: %s %s %s" % (t.returncode, t.stdout, t.stderr))
+            self.trim()
         return what
 
 
@@ -87,10 +46,12 @@ def main():
     o = p.parse_args()
     print("seed %d" % o.seed)
     with Sandbox("lib-live") as box:
-        live = Live(box, o.seed)
-        live.start()
-        live.start()
-        follower = subprocess.Popen(live.run("follow", "1000000"), stdout=subprocess.PIPE,
+        live = Live(box, "live", o.seed)
+        live.create("1MiB", "2MiB", "4MiB")
+        live.product.start()
+        live.start_writer()
+        live.start_writer()
+        follower = subprocess.Popen(live.command("follow", "1000000"), stdout=subprocess.PIPE,
                                     stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
         end, seen = time.monotonic() + o.seconds, {}
         while time.monotonic() < end:
@@ -100,14 +61,14 @@ def main():
             if follower.poll() is not None:
                 break
         for w in list(live.writers):
-            live.end(w, live.r.random() < 0.5)
+            live.end_writer(w, live.r.random() < 0.5)
         time.sleep(0.5)
         follower.terminate()
         out, err = follower.communicate(timeout=60)
-        check = subprocess.run(live.run("check", live.words), capture_output=True, text=True, timeout=120)
+        check = live.check()
         live.product.stop()
         live.product.start()
-        again = subprocess.run(live.run("check", live.words), capture_output=True, text=True, timeout=120)
+        again = live.check()
         print(" ".join("%s %d" % i for i in sorted(seen.items())))
         print(out.strip(), err.strip())
         print(check.stdout.strip(), check.stderr.strip())

@@ -17,6 +17,7 @@ for _name, _path in (("PMEMLOGD", "daemon/pmemlogd"), ("PMEMLOGCTL", "client/ctl
 
 import outer  # noqa: E402
 import pmemlogd  # noqa: E402
+import wire  # noqa: E402
 
 ROOT = os.geteuid() == 0
 USER = "root" if ROOT else str(os.geteuid())
@@ -50,6 +51,14 @@ class RealTest(outer.OuterTest):
         kw.setdefault("timeout", outer.PATIENCE)
         c = pmemlogd.Connection(self.folder.socket, domain, **kw)
         self.addCleanup(c.close)
+        return c
+
+    def client(self, hello="test"):
+        """One that sends whatever it is told to; hello: the domain that it has named, None: none yet."""
+        c = wire.Client(self.folder.socket, timeout=outer.PATIENCE)
+        self.addCleanup(c.close)
+        if hello:
+            self.assertEqual(c.ask(wire.HELLO, wire.hello(hello, want=0)).status, 0)
         return c
 
     def raises(self, number, function, *args, **kw):

@@ -52,13 +52,6 @@ class FaultTest(RealTest):
     def records(self, name="a", domain="test"):
         return [r.data for r in self.connect(domain).open(name, read_only=True)]
 
-    def client(self, hello="test"):
-        c = wire.Client(self.folder.socket, timeout=outer.PATIENCE)
-        self.addCleanup(c.close)
-        if hello:
-            self.assertEqual(c.ask(wire.HELLO, wire.hello(hello, want=0)).status, 0)
-        return c
-
 
 class Session:
     """A process with libpmemlogd, us: the domain lives on while there is no daemon. A with statement."""

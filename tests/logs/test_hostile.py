@@ -41,13 +41,6 @@ class HostileTest(RealTest):
         self.log.append(b"mine")
         self.fds = fds_of(self.daemon.pid)
 
-    def client(self, hello="test"):
-        c = wire.Client(self.folder.socket, timeout=outer.PATIENCE)
-        self.addCleanup(c.close)
-        if hello:
-            self.assertEqual(c.ask(wire.HELLO, wire.hello(hello, want=0)).status, 0)
-        return c
-
     def refused(self, data, fds=()):
         """The packet ends the connection with one reply, -EPROTO, without a descriptor."""
         c = self.client()
