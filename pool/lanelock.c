@@ -2,9 +2,41 @@
 /* Models: tests/models/slots.pml (takeover), space.pml (the recount). */
 #include "pool/lanelock.h"
 
+#include <string.h>
+
 #include "base/atomic.h"
 #include "pool/ops.h"
 #include "pool/space.h"
+
+/* Picked: above what fits into a stage, and one more, and a PAD (log.c). A bound for hostile bytes. */
+#define BATCH_RECORDS 10000u
+
+/*
+ * A dead owner's records behind the one at head: of a batch, or behind a PAD. Whole ones, and a later record may end
+ * where one of them stands: then a walk from there finds a record to which no chain leads, and takes it for damage.
+ * The one at head comes last, and each keeps its length: should we die too, who comes next finds them all again.
+ */
+static void strike_out_behind(struct session *s, uint64_t head)
+{
+	uint64_t ring = s->lane.ring_size, position = head;
+	uint64_t tail = atomic_load_acquire(&s->ctl.hot->tail);
+
+	for (unsigned i = 0; i < BATCH_RECORDS && position - tail < ring; i++) {
+		struct record_header h __attribute__((aligned(64)));
+
+		memcpy(&h, lane_at(&s->lane, position), sizeof(h));
+		if (h.position != position || h.incarnation != s->lane.incarnation ||
+		    h.length > ring - RECORD_HEADER_BYTES ||
+		    record_bytes(h.length) > ring - position % ring)
+			return;
+		if (position != head) {
+			h.type = 0;
+			h.crc = 0;
+			pool_ops->copy(lane_at(&s->lane, position), &h, sizeof(h));
+		}
+		position += record_bytes(h.length);
+	}
+}
 
 int lane_lock(struct session *s, const struct caller *who)
 {
@@ -20,6 +52,7 @@ int lane_lock(struct session *s, const struct caller *who)
 	 * head's place is the oldest record's. */
 	head = control_head(&s->ctl).head & ~UINT64_C(63);
 	if (head - atomic_load_acquire(&s->ctl.hot->tail) < s->lane.ring_size) {
+		strike_out_behind(s, head);
 		pool_ops->copy(lane_at(&s->lane, head), &nothing, sizeof(nothing));
 		pool_ops->drain();
 	}

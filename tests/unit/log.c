@@ -325,6 +325,38 @@ static void dies_anywhere(void **state)
 	assert_true(through);
 }
 
+/* What a dead owner's batch leaves behind its first record is none where a later record ends. */
+static void dies_in_a_batch(void **state)
+{
+	bool through = false;
+
+	(void)state;
+	for (unsigned n = 0; n < 40 && !through; n++) {
+		struct ctl_cell to;
+		const char *why = "";
+		uint32_t chain;
+		struct walk w;
+
+		for (unsigned i = 0; i < 2; i++)
+			good(log_stage, ref.l->staged, 100);
+		through = die_in_append(ref.l->staged, n);
+		if (through)
+			ref.l->staged += 50;
+		/* As long as the first of them. */
+		assert_int_equal(env_write(&e, env_file(&e, 1), 0, 100, NULL), 0);
+		to = control_head(&e.s.ctl);
+		env_trim(&e, to.head, to.chain);
+		assert_int_equal(walk_find_head(&e.s.lane, &w, &chain, &why), 0);
+		assert_string_equal(why ? why : "", "");
+		assert_int_equal(w.position, to.head);
+		if (!through)
+			assert_int_equal(move(ref.l->staged - 1), LOG_OK);
+		to = control_head(&e.s.ctl);
+		env_trim(&e, to.head, to.chain);
+	}
+	assert_true(through);
+}
+
 /* Behind the head and before lsn: the words say what was about to be stored. */
 static void dies_behind_head(void **state)
 {
@@ -454,6 +486,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(full, setup, teardown),
 		cmocka_unit_test_setup_teardown(dies_anywhere, setup, teardown),
+		cmocka_unit_test_setup_teardown(dies_in_a_batch, setup, teardown),
 		cmocka_unit_test_setup_teardown(dies_behind_head, setup, teardown),
 		cmocka_unit_test_setup_teardown(producer_dies, setup, teardown),
 		cmocka_unit_test_setup_teardown(removed_while_it_waits, setup, teardown),
