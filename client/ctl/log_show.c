@@ -220,6 +220,8 @@ static int follow(struct log_link *l, uint64_t lsn, struct tail *t)
 	bool told = false;
 	struct log_answer a = { .fd = -1 };
 
+	/* The old ones are shown now, not with the first new one. */
+	(void)fflush(stdout);
 	t->at_once = true;
 	for (;;) {
 		bool walked = l->fd >= 0;
