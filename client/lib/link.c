@@ -166,6 +166,15 @@ static void keep_text(struct pmemlogd *c, const char text[WIRE_TEXT])
 	(void)snprintf(c->text, sizeof(c->text), "%.*s", (int)WIRE_TEXT - 1, text);
 }
 
+/* A daemon that stops is as good as one that is gone. */
+static int32_t about_to_go(struct pmemlogd *c, int32_t status)
+{
+	if (status != -ESHUTDOWN)
+		return status;
+	link_drop(c);
+	return -ETIMEDOUT;
+}
+
 int link_hello(struct pmemlogd *c, int ret_fds[2])
 {
 	struct wire_hello hello = {
@@ -189,6 +198,7 @@ int link_hello(struct pmemlogd *c, int ret_fds[2])
 	if (r < 0)
 		return r == -EPIPE ? -ETIMEDOUT : r;
 	keep_text(c, reply.text);
+	status = about_to_go(c, status);
 	if (status == 0 && ret_fds && (x.fds[0] < 0 || x.fds[1] < 0))
 		status = -EPROTO;
 	if (status == 0 && !ret_fds &&
@@ -238,6 +248,7 @@ int link_log(struct pmemlogd *c, uint16_t type, const struct wire_log *q,
 		status = -EOPNOTSUPP;
 	}
 	keep_text(c, ret->text);
+	status = about_to_go(c, status);
 	if (ret_fd && status == 0) {
 		*ret_fd = x.fds[0];
 		x.fds[0] = -1;

@@ -71,6 +71,11 @@ class Session:
             raise OSError(-r, os.strerror(-r))
         return self
 
+    def open(self, name):
+        log = ctypes.c_void_p()
+        r = self.lib.pmemlogd_open(self.c, name.encode(), 1, 0o600, ctypes.c_uint64(0), ctypes.byref(log))
+        return log if r == 0 else r
+
     def __exit__(self, *_):
         self.lib.pmemlogd_disconnect.restype = ctypes.c_void_p
         self.lib.pmemlogd_disconnect(self.c)
@@ -132,6 +137,29 @@ class Ends(FaultTest):
             r = c.receive()
         self.assertIsNotNone(r)
         self.assertEqual(r.status, -errno.ESHUTDOWN)
+
+    def test_library_at_a_stop(self):
+        """A daemon that stops is none for libpmemlogd: no call gets an error that pmemlogd.h does not know."""
+        other = self.client()
+        with Session(self.folder.socket) as s:
+            log = s.open("a")
+            self.assertEqual(s.lib.pmemlogd_append(log, b"x", ctypes.c_size_t(1), None), 0)
+            self.faults(("fdatasync", "/logs/", 0, 600))
+            self.daemon.signal(15)
+            calls = {"sync": lambda: s.lib.pmemlogd_sync(log, ctypes.c_uint64(0), 0), "open": lambda: s.open("b"),
+                     "remove": lambda: s.lib.pmemlogd_remove(s.c, b"none"),
+                     "reconnect": lambda: s.lib.pmemlogd_reconnect(s.c),
+                     "trim": lambda: s.lib.pmemlogd_trim(log, ctypes.c_uint64(0), None)}
+            told = ctypes.create_string_buffer(512)
+            self.assertEqual(settles(lambda: other.ask(pw.LOG_APPEND, append(b"y")).status, -errno.ESHUTDOWN),
+                             -errno.ESHUTDOWN)
+            for name, call in calls.items():
+                with self.subTest(name):
+                    self.assertEqual(call(), -errno.ETIMEDOUT)
+                    s.lib.pmemlogd_message(s.c, told, ctypes.c_size_t(512))
+                    self.assertIn(b"stop", told.value)
+            self.faults()
+            self.assertEqual(self.daemon.end(), 0)
 
     def test_waits_end_with_their_client(self):
         """A read that waits for ever ends with its connection: it keeps neither memory nor the domain."""
