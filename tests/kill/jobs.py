@@ -4,7 +4,7 @@ import os
 
 from cases import read
 from scene import DOMAIN, PATIENCE, Failed, differs
-from states import (state_foreign, state_killed, state_no_pool, state_old_pool, state_other_pool, state_power,
+from states import (LINES, LOG, state_foreign, state_killed, state_logs, state_logs_killed, state_no_pool, state_old_pool, state_other_pool, state_power,
                     state_quarantined)
 
 
@@ -142,6 +142,25 @@ class CreateForce(Create):
         return [] if status == 0 else ["run again: exit %d: %s" % (status, words)]
 
 
+class Logs(Job):
+    """A native log's records, too, all of them and once; and it goes on."""
+
+    def complete(self, m, want, base):
+        wrong = super().complete(m, want, base)
+        m.product.start(PATIENCE)
+        for data, more in ((LINES, "more\n"), (LINES + "more\n", "")):
+            found = m.product.command("log", "cat", "--domain", DOMAIN, LOG).stdout
+            if found != data:
+                wrong.append("log: %d bytes, %d acknowledged" % (len(found), len(data)))
+            if more:
+                r = m.product.command("log", "append", "--domain", DOMAIN, LOG, text=more)
+                wrong += ["log append: %s" % r.stderr] if r.returncode else []
+        r = m.product.command("log", "verify", "--domain", DOMAIN)
+        wrong += ["log verify: %s" % (r.stdout + r.stderr)] if r.returncode else []
+        m.product.stop(PATIENCE)
+        return wrong
+
+
 class Start(Job):
     """The daemon's start, until every domain is decided."""
 
@@ -161,6 +180,10 @@ class Start(Job):
         return [] if status == self.status else ["gate: exit %d: %s" % (status, words)]
 
 
+class StartLogs(Start, Logs):
+    """The same with a native log."""
+
+
 class StartQuarantine(Start, Quarantine):
     """The same where it finds a foreign change."""
 
@@ -170,6 +193,7 @@ JOBS = [
     Job("gate-power", state_power, ["gate", "root/" + DOMAIN]),
     Job("gate-killed", state_killed, ["gate", "root/" + DOMAIN]),
     Quarantine("gate-foreign", state_foreign, ["gate", "root/" + DOMAIN], status=1),
+    Logs("gate-logs", state_logs, ["gate", "root/" + DOMAIN]),
     Apply("apply", state_quarantined, ["recover", "--apply", YES, DOMAIN]),
     ApplyEnd("apply-end", state_quarantined, ["recover", "--apply", YES, DOMAIN]),
     Discard("discard", state_quarantined, ["recover", "--discard", YES, DOMAIN]),
@@ -177,6 +201,7 @@ JOBS = [
     Create("create", state_no_pool, ["pool", "create", "--emulate"], start=False),
     Start("start-power", state_power, []),
     Start("start-killed", state_killed, []),
+    StartLogs("start-logs", state_logs_killed, []),
     StartQuarantine("start-foreign", state_foreign, [], status=1),
     CreateForce("create-force", state_old_pool, ["pool", "create", "--emulate", "--force", "YES-POOL"]),
 ]

@@ -4,7 +4,7 @@ change, quarantined. Each returns what must be in the files that no stamp checks
 import os
 
 from cases import Agent, Stamp, block
-from scene import require, signal, wait_for
+from scene import DOMAIN, require, signal, wait_for
 
 
 def left_behind(m):
@@ -48,6 +48,30 @@ def state_killed(m):
     m.agents = []
     m.product.kill()
     return want
+
+
+LOG = "kill"
+LINES = "".join("%05d %s\n" % (n, "x" * (n * 37 % 900)) for n in range(60))
+
+
+def with_log(m):
+    """A native log: some records in its segment, some in the lane only."""
+    part = len(LINES) // 3
+    for data, flushed in ((LINES[:part], True), (LINES[part:], False)):
+        r = m.product.command("log", "append", "--create", "--lines", "--domain", DOMAIN, LOG, text=data)
+        require(r.returncode == 0, "log append: %s", r.stderr)
+        if flushed:
+            m.must_flush()
+
+
+def state_logs(m):
+    with_log(m)
+    return state_power(m)
+
+
+def state_logs_killed(m):
+    with_log(m)
+    return state_killed(m)
 
 
 def state_foreign(m):

@@ -161,8 +161,9 @@ class Pmemlogd:
         if status:
             raise RuntimeError("pmemlogd: exit %d at a clean stop" % status)
 
-    def command(self, *words, timeout=60):
-        return subprocess.run([self.ctl, "-c", self.config, *words], stdin=subprocess.DEVNULL,
+    def command(self, *words, timeout=60, text=""):
+        """text: on its standard input."""
+        return subprocess.run([self.ctl, "-c", self.config, *words], input=text,
                               capture_output=True, text=True, timeout=timeout,
                               env=dict(os.environ, **self.sim_env()))
 
