@@ -3,9 +3,11 @@
 """Power cuts under native logs: the file system with the segments loses what was not synced, all processes are killed,
 the pool stays; then the daemon recovers, and every record that was acknowledged is there, once and in order.
 
-    run-cut.py [--cycles N] [--seed S] [--fs ext4|xfs] [--control lie|none]
+    run-cut.py [--cycles N] [--seed S] [--fs ext4|xfs|losefs] [--seconds T] [--control lie|no-drain]
 
-Control `lie`: the daemon's syncs do nothing, records must be missing. Last line: `acked A lost L bad B`.
+losefs: the test build, whose file system loses what was not synced, and whose pool what was not drained. Control
+`lie`: the daemon's syncs do nothing; `no-drain` (losefs): the writers' records are not waited for; records must be
+missing. Every GROUP cycles a new pool and file system. Last line: `cycles C acked A lost L bad B`.
 """
 import argparse
 import os
@@ -19,25 +21,42 @@ from writers import Writers
 import preloads
 from fsimage import Image
 from halt import halt
+from losefs import LoseFs, simdir
+from product import default_builddir
 from sandbox import Sandbox, need
 
-EVENTS = ["plain"] * 4 + ["orphan", "revive", "writer", "writer", "trim", "idle"]
+EVENTS = ["plain"] * 4 + ["orphan", "revive", "restart", "frozen", "writer", "writer", "trim", "idle"]
+GROUP = 20
 
 
 class Cuts(Writers):
     def __init__(self, box, fs, seed, control):
-        super().__init__(box, "cut", seed)
-        self.image = Image(box, fs, size=(320 if fs == "xfs" else 256) << 20)
-        self.image.make()
+        sim = fs == "losefs"
+        builddir = simdir(default_builddir()) if sim else default_builddir()
+        super().__init__(box, "cut", seed, builddir, sim)
+        self.seed = seed
+        self.image = (LoseFs(box, builddir) if sim else
+                      Image(box, fs, size=(320 if fs == "xfs" else 256) << 20))
+        self.image.product = self.product
+        if control == "no-drain":
+            self.env["PMEMLOGD_SIM_NO_DRAIN"] = "1"
+            self.image.forced(fs="none", pool="none")
         self.product.state = os.path.join(self.image.path, "state")
         if control == "lie":
             env = preloads.lie_env(box, self.image.path)
             self.product.preload = env.pop("LD_PRELOAD")
             self.product.preload_env = env
+
+    def start_over(self):
+        if self.product.process:
+            self.product.stop()
+        self.image.make()
         self.create("1MiB", "2MiB", "8MiB")
         self.image.sync()
+        self.product.start()
 
-    def cycle(self):
+    def cycle(self, k):
+        self.image.plan("%d/%d" % (self.seed, k))
         self.start_writer()
         self.start_writer()
         time.sleep(self.r.uniform(0.02, 0.4))
@@ -47,6 +66,11 @@ class Cuts(Writers):
             time.sleep(self.r.uniform(0, 0.1))
             if event == "revive":
                 self.product.start()
+        elif event == "restart":
+            self.product.stop()
+            self.product.start()
+        elif event == "frozen":
+            self.product.process.send_signal(signal.SIGSTOP)
         elif event == "writer":
             p = self.writers.pop(self.r.randrange(2))
             p.kill()
@@ -59,6 +83,7 @@ class Cuts(Writers):
             self.kill_writers()
             time.sleep(self.r.uniform(0, 2.5))
         time.sleep(self.r.uniform(0, 0.1))
+        self.image.before_cut()
         # All stand still first: an fsync under way while the file system goes may say yes (halt.py).
         pids = [p.pid for p in self.writers]
         if self.product.process:
@@ -87,28 +112,36 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--cycles", type=int, default=6)
     p.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
-    p.add_argument("--fs", choices=["ext4", "xfs"], default="ext4")
-    p.add_argument("--control", choices=["lie", "none"])
+    p.add_argument("--fs", choices=["ext4", "xfs", "losefs"], default="ext4")
+    p.add_argument("--control", choices=["lie", "no-drain"])
+    p.add_argument("--seconds", type=float, default=1e9, help="end after so long, whatever is done")
     o = p.parse_args()
-    need(["mkfs." + o.fs, "losetup"], "e2fsprogs xfsprogs util-linux")
+    if o.fs != "losefs":
+        need(["mkfs." + o.fs, "losetup"], "e2fsprogs xfsprogs util-linux")
     print("seed %d" % o.seed)
-    total = [0, 0, 0]
+    total, before, done, end = [0, 0, 0], 0, 0, time.monotonic() + o.seconds
     with Sandbox("lib-cut") as box:
         cuts = Cuts(box, o.fs, o.seed, o.control)
-        cuts.product.start()
         for k in range(o.cycles):
-            event = cuts.cycle()
+            if time.monotonic() > end:
+                break
+            if k % GROUP == 0:
+                cuts.start_over()
+                before = total[0]
+            event = cuts.cycle(k)
+            done += 1
             total, said = cuts.counts()
+            total[0] += before
             if total[1] or total[2]:
-                print("cycle %d (%s): lost %d bad %d %s" % (k, event, total[1], total[2], said))
+                print("cycle %d (%s; %s): lost %d bad %d %s" % (k, event, cuts.image.said, total[1], total[2], said))
                 if cuts.product.status().domain("cut"):
                     print(cuts.product.status().domain("cut")["reason"])
                 break
         if not o.control:
             cuts.product.stop()
-    print("acked %d lost %d bad %d" % tuple(total))
+    print("cycles %d acked %d lost %d bad %d" % (done, *total))
     failed = bool(total[1] or total[2])
-    return int(not failed if o.control == "lie" else failed or total[0] == 0)
+    return int(not failed if o.control else failed or total[0] == 0)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,25 @@ from sandbox import die_with_parent  # noqa: E402
 
 
 class Writers:
-    """create() makes the pool; start_writer() needs the daemon. The words are what was acknowledged."""
+    """create() makes the pool; start_writer() needs the daemon. The words are what was acknowledged. sim: the build
+    whose pool loses what was not drained (losefs.py)."""
 
-    def __init__(self, box, domain, seed):
+    def __init__(self, box, domain, seed, builddir=None, sim=False):
         self.box, self.domain, self.r = box, domain, random.Random(seed)
-        self.product = Pmemlogd(box, default_builddir(), domain, user="root", settings={"destage_age": "50ms"})
-        self.load = find(default_builddir(), "logload")
+        builddir = builddir or default_builddir()
+        self.product = Pmemlogd(box, builddir, domain, user="root", sim=sim, settings={"destage_age": "50ms"})
+        self.load = find(builddir, "logload")
+        self.env = dict(os.environ, **self.product.sim_env())
         self.words = os.path.join(box.tmpfs("words"), "words")
         self.next = 0
         self.writers = []
 
     def create(self, *lane_sizes):
+        """Nothing of an earlier pool counts any more."""
         self.product.create(lane_size=self.r.choice(lane_sizes))
+        if os.path.exists(self.words):
+            os.unlink(self.words)
+        self.next = 0
 
     def command(self, *words):
         return [self.load, words[0], os.path.join(self.product.rundir, "pmemlogd.sock"), self.domain, "log", *words[1:]]
@@ -32,7 +39,8 @@ class Writers:
     def start_writer(self):
         p = subprocess.Popen(self.command("write", str(self.next), self.words,
                                           self.r.choice(["append", "nowait", "mixed"])),
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env,
+                             preexec_fn=die_with_parent)
         self.next += 1
         if p.stdout.readline() != "writing\n":
             raise RuntimeError("writer: " + p.stderr.read())
@@ -56,9 +64,10 @@ class Writers:
         self.writers = []
 
     def trim(self):
-        t = subprocess.run(self.command("trim"), capture_output=True, text=True, timeout=60)
+        t = subprocess.run(self.command("trim"), capture_output=True, text=True, timeout=60, env=self.env)
         if t.returncode:
             raise RuntimeError("trim: %s %s %s" % (t.returncode, t.stdout, t.stderr))
 
     def check(self):
-        return subprocess.run(self.command("check", self.words), capture_output=True, text=True, timeout=120)
+        return subprocess.run(self.command("check", self.words), capture_output=True, text=True, timeout=120,
+                              env=self.env)

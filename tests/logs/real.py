@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What the tests of native logs share that use a real daemon: one for each test, pmemlogctl, Python clients."""
+import glob
 import os
 import subprocess
 import sys
@@ -11,9 +12,9 @@ sys.path[:0] = [os.path.join(HERE, "..", "daemon"), os.path.join(HERE, "..", "..
 _BUILD = os.environ.get("BUILDDIR") or os.environ.get("BUILD")
 for _name, _path in (("PMEMLOGD", "daemon/pmemlogd"), ("PMEMLOGCTL", "client/ctl/pmemlogctl"),
                      ("PID1", "tests/daemon/pid1"), ("CALLFAULT", "tests/logs/libcallfault.so"),
-                     ("LIBRARY", "client/lib/libpmemlogd.so.0")):
+                     ("LIBRARY", "client/lib/libpmemlogd.so.*[0-9]")):
     if _BUILD:
-        os.environ.setdefault(_name, os.path.join(_BUILD, _path))
+        os.environ.setdefault(_name, (glob.glob(os.path.join(_BUILD, _path)) or [_path])[0])
 
 import outer  # noqa: E402
 import pmemlogd  # noqa: E402
