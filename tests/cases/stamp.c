@@ -16,7 +16,7 @@
  * write that was under way.
  *
  * check: the files must be what the first k writes of each thread leave, in order, with k = acked;
- * units of later writes that were issued may be there, too (of the last one all in a page, or none).
+ * units of later writes that were issued may be there, too (of the last one all in a page or block, or none).
  * Anything else is older than an acknowledgement, comes from elsewhere, or is damaged. With a power cut k is what had been
  * acknowledged before it: a sync that is under way while the file system shuts down may well say
  * yes (ext4 does, now and then), which without power nobody would hear.
@@ -277,7 +277,7 @@ static int late(uint32_t t, uint64_t n, uint64_t acked, uint32_t file, uint32_t 
 }
 
 /*
- * The last write that was issued. A page has all of it or nothing, but for this: it was written back before it
+ * The last write that was issued. A page (a block after a power cut) has all of it or nothing, but for this: it was written back before it
  * had a record, and older records that were live were laid over it, from one of them on to the newest. So there
  * is one number for all its pages: units show the write where what was acknowledged there is older, and what was
  * acknowledged where that is newer. Behind the file's end nothing counts: where no record was left of it, a
@@ -291,7 +291,7 @@ static int torn(uint32_t t, const struct unit *have, const uint64_t *model, uint
 {
 	uint64_t n = sh->thread[t].issued;
 	struct piece p = piece_of(t, n);
-	const uint32_t page = 4096 / UNIT;
+	uint32_t page = 4096 / UNIT;
 	off_t begin = (off_t)(t % THREADS_MAX) * UNITS * UNIT;
 	/* newest write that n lies over, oldest one over n where its page came to the disk */
 	uint64_t covered = 0, oldest = UINT64_MAX;
@@ -299,6 +299,10 @@ static int torn(uint32_t t, const struct unit *have, const uint64_t *model, uint
 
 	if (n == 0 || p.file != file || fstat(fds[file], &st) < 0)
 		return 0;
+	/* On the disk smaller blocks have each their own way: what lies in one that was there already is kept,
+	 * and one that was new is not yet part of the file. */
+	if (sh->cut && st.st_blksize < 4096)
+		page = (uint32_t)st.st_blksize / UNIT;
 	for (uint32_t at = p.at; at < p.at + p.units;) {
 		uint32_t end = (at / page + 1) * page, found = 0;
 		uint64_t over = UINT64_MAX;
