@@ -29,7 +29,7 @@ def machine():
             "kernel": platform.release()}
 
 
-PLACES = ("--builddir", "--hold", "--json", "--append", "--shim", "--db", "--poweron", "--folder", "--seconds")
+PLACES = ("--builddir", "--hold", "--json", "--append", "--shim", "--log", "--db", "--poweron", "--folder", "--seconds")
 
 
 def command():
