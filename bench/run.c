@@ -38,7 +38,7 @@ struct worker {
 	unsigned size;
 	const struct target *target;
 	pthread_barrier_t *start;
-	uint64_t duration, spent; /* ticks */
+	uint64_t duration, begin, end; /* ticks */
 	struct histogram histogram;
 };
 
@@ -84,7 +84,8 @@ static void *work(void *arg)
 			      after - before > overhead ? after - before - overhead : 0);
 		before = ticks();
 	} while (before - begin < w->duration);
-	w->spent = before - begin;
+	w->begin = begin;
+	w->end = before;
 	return NULL;
 }
 
@@ -94,7 +95,7 @@ static bool run(const struct target *t, unsigned size, unsigned threads, double 
 {
 	static struct worker workers[THREADS_MAX];
 	pthread_barrier_t start;
-	double rate = 0;
+	uint64_t count = 0, begin = UINT64_MAX, end = 0;
 
 	if (t->open(size, threads) < 0)
 		return false;
@@ -118,11 +119,14 @@ static bool run(const struct target *t, unsigned size, unsigned threads, double 
 
 		pthread_join(w->thread, NULL);
 		histogram_merge(&ret->histogram, &w->histogram);
-		rate += (double)w->histogram.count * 1e9 / ticks_to_ns(w->spent);
+		count += w->histogram.count;
+		begin = min_of(begin, w->begin);
+		end = max_of(end, w->end);
 	}
 	pthread_barrier_destroy(&start);
 	t->close();
-	ret->ops_per_s += rate;
+	/* Of all, from the first one's beginning to the last one's end: they may not have run at the same time. */
+	ret->ops_per_s += (double)count * 1e9 / ticks_to_ns(end - begin);
 	ret->rounds++;
 	return true;
 }
