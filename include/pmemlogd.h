@@ -26,7 +26,9 @@
  * Errors: functions return 0 or more, or a negative errno; none of them touches errno for the
  * caller's use. What each one may return besides what it lists: -EINVAL (an argument is NULL, out of range, or
  * a structure's size is not known), -ENOMEM, -ECHILD (see Fork), -EDEADLK (see Signals), -EBADMSG (what
- * lies in control file, lane or segment is damaged; nothing was done with it).
+ * lies in control file, lane or segment is damaged; nothing was done with it), -ESTALE (the session was ended, see
+ * pmemlogd_reconnect, or the log was removed); and where the daemon is needed -EPROTO (it is of another version) and
+ * -EMFILE (no descriptor is left).
  * An append that returned an error has left no record and never will.
  *
  * Ownership: what a function hands out is freed by the function that is named there, and not before

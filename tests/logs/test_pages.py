@@ -96,6 +96,12 @@ class Pages(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(named - told, set())
 
+    def test_common_errors(self):
+        """What any function may return: the header's list and the overview's are one."""
+        header = HEADER.split("\n * Errors:")[1].split("\n * An append that")[0]
+        page = (MAN / "libpmemlogd.3").read_text().split(".Ss Conventions")[1].split(".Ss Threads")[0]
+        self.assertEqual(set(re.findall(r"-E[A-Z]{2,}\b", header)), set(re.findall(r"^\.It (-E\w+)", page, re.M)))
+
     def test_each_function_has_its_row(self):
         """The table of what needs the daemon, is durable, may be cancelled; run-api.py sees whether it is true."""
         rows = re.findall(r"^\.It (pmemlogd_\w+) Ta (.+) Ta (.+) Ta (at its beginning|held off)$",
