@@ -84,6 +84,7 @@ class Campaign:
                 self.product.preload_env = env
             if not library:  # as after a failed upgrade: ld.so warns, the server runs without it
                 os.rename(self.product.library, self.product.library + ".away")
+        self.keep_cuts = False  # what each cut left is copied before anybody touches it
         self.extra = []  # more arguments for the server
         self.variant = []  # those of this group of cycles
         self.arrange = None  # called before the server first starts on a fresh copy
@@ -283,6 +284,8 @@ class Campaign:
         """Power back: mount, recovery, gate, database, checks."""
         self.image.umount()
         self.image.mount()
+        if self.keep_cuts:
+            self.keep_cut(acked, sent)
         if self.product and self.recover:
             if event == "again":
                 self.product.start(wait=False)
@@ -324,6 +327,17 @@ class Campaign:
         rec["rows"] = f.rows
         rec["lost"] += f.lost or bool(f.wrong)
         rec["problems"] += f.wrong
+
+    def keep_cut(self, acked, sent):
+        """The data directory and the pool as the last cut left them, in the folder cut; who had been promised what."""
+        target = self.box.folder("cut")
+        run(["rm", "-rf", target])
+        os.mkdir(target, 0o755)
+        run(["cp", "-a", "--sparse=always", self.datadir, target])
+        if self.product:
+            run(["cp", "-a", "--sparse=always", self.product.memory, target])
+        with open(os.path.join(target, "acked"), "w") as f:
+            f.write("acked %s\nsent %s\nchecked before %s\n" % (acked, sent, self.ledger.have))
 
     def must_refuse(self, rec, acked):
         """No daemon, no gate, commits in the pool: no file of theirs is written to, and none goes (MariaDB removes
