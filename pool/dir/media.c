@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libpmem2.h>
+#include <linux/fs.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -111,6 +113,20 @@ static const char *remedy(int64_t type)
 	}
 }
 
+/* A set-up script may have set the inode's flag and mapped at once: the flag is what the file asks for, not
+ * what it gets. */
+static const char *flag_words(int fd)
+{
+	struct fsxattr stored;
+	struct statx now;
+
+	if (ioctl(fd, FS_IOC_FSGETXATTR, &stored) < 0 || !(stored.fsx_xflags & FS_XFLAG_DAX))
+		return "";
+	if (statx(fd, "", AT_EMPTY_PATH, 0, &now) < 0 || (now.stx_attributes & STATX_ATTR_DAX))
+		return "";
+	return "Its DAX flag is set and not in force (unmount and mount; not with dax=never). ";
+}
+
 /* Asks the kernel itself: a MAP_SYNC mapping exists only where stores are durable once flushed. */
 static int demand_map_sync(int fd, const char *name, bool read_only, struct pool_error *e)
 {
@@ -118,17 +134,18 @@ static int demand_map_sync(int fd, const char *name, bool read_only, struct pool
 	int64_t magic = filesystem_type(fd, type, sizeof(type));
 	int protection = read_only ? PROT_READ : PROT_READ | PROT_WRITE;
 	void *p = mmap(NULL, 4096, protection, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
+	int error = errno;
 
 	if (p != MAP_FAILED) {
 		munmap(p, 4096);
 		return 0;
 	}
-	if (errno != EOPNOTSUPP && errno != EINVAL && errno != ENODEV)
-		return pool_refuse(e, -errno, "%s: cannot be mapped: %s", name, strerror(errno));
+	if (error != EOPNOTSUPP && error != EINVAL && error != ENODEV)
+		return pool_refuse(e, -error, "%s: cannot be mapped: %s", name, strerror(error));
 	return pool_refuse(e, -EOPNOTSUPP,
-			   "%s: not durable memory: MAP_SYNC is refused on this %s (%s). %s. "
+			   "%s: not durable memory: MAP_SYNC is refused on this %s (%s). %s%s. "
 			   "Only for tests and trials: emulate = true",
-			   name, type, strerror(errno), remedy(magic));
+			   name, type, strerror(error), flag_words(fd), remedy(magic));
 }
 
 static int map_fsdax(int fd, size_t bytes, bool read_only, const char *name, uint8_t **ret_base,

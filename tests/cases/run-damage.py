@@ -7,11 +7,13 @@ without a byte changed in pool or files, and said so; nothing crashes, nothing s
 
 Kills of tests/mutants/cases-*: damage-taken-for-torn, torn-taken-for-damage.
 """
+import fcntl
 import random
+import re
 import shutil
 import sys
 
-from cases import (DOMAIN, Agent, Stamp, block, main, os, read, require, signal, subprocess,
+from cases import (DOMAIN, Agent, Failed, Stamp, block, main, os, read, require, signal, subprocess,
                    time, wait_for)
 from kept import HEADER, RECORDS, patch, records, tree_hash
 
@@ -222,5 +224,52 @@ def no_room(c):
     c.check()
 
 
+FSGETXATTR, FSSETXATTR, FLAG_DAX = 0x801C581F, 0x401C5820, 0x8000
+
+
+def dax_flag(c):
+    """A folder and files whose DAX flag is set, on a disk that has no DAX: it is not in force. Refused as any other
+    disk, with words on the flag, and nothing is left there; what was made by `emulate` is not opened without it."""
+    c.begin(start=False)
+    pool = c.path("pool")
+    os.mkdir(pool)
+    fd = os.open(pool, os.O_RDONLY)
+    flags = bytearray(28)
+    fcntl.ioctl(fd, FSGETXATTR, flags)
+    flags[:4] = (int.from_bytes(flags[:4], "little") | FLAG_DAX).to_bytes(4, "little")
+    fcntl.ioctl(fd, FSSETXATTR, bytes(flags))
+    os.close(fd)
+    made = os.open(os.path.join(pool, "probe"), os.O_RDWR | os.O_CREAT)
+    fcntl.ioctl(made, FSGETXATTR, flags)
+    os.close(made)
+    os.unlink(os.path.join(pool, "probe"))
+    require(int.from_bytes(flags[:4], "little") & FLAG_DAX, "%s: files do not get the folder's flag", c.fs)
+    c.product.pool = pool
+    for again in (False, True):
+        with open(c.product.config, "r+", encoding="ascii") as f:
+            text = re.sub("^pool = .*$", 'pool = "%s";' % pool, f.read(), flags=re.M)
+            f.seek(0)
+            f.truncate()
+            f.write(re.sub("^emulate = .*$", "", text, flags=re.M))
+        if not again:
+            r = c.product.command("pool", "create", "--force")
+            require(r.returncode != 0 and not os.listdir(pool), "made: %d %s %s", r.returncode, r.stderr, os.listdir(pool))
+            said = r.stdout + r.stderr
+        else:
+            r = c.product.command("pool", "create", "--emulate", "--force")
+            require(r.returncode == 0, "for a trial: %s", r.stderr)
+            try:
+                c.product.start(timeout=10)
+            except RuntimeError:
+                pass
+            else:
+                raise Failed("the daemon started on it")
+            with open(os.path.join(c.box.path, "pmemlogd.log"), encoding="utf-8", errors="replace") as f:
+                said = f.read()
+        for words in (("is an emulated pool",) if again else
+                      ("MAP_SYNC is refused", "DAX flag is set and not in force", "dax=always")):
+            require(words in said, "%s: not said: %s", words, said[-600:])
+
+
 if __name__ == "__main__":
-    sys.exit(main([torn, flipped, unreadable, cut_short_alive, old_or_gone, volume_away, no_room]))
+    sys.exit(main([torn, flipped, unreadable, cut_short_alive, old_or_gone, volume_away, no_room, dax_flag]))
