@@ -4,6 +4,7 @@
  * (TOUCH), or recovery would take them for a stranger's. By descriptor the file is found through
  * /proc/self/fd, since the descriptor need not be one that was taken over (opened for reading only).
  */
+#include "client/preload/meta.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,17 +16,17 @@
 #include "client/preload/desc.h"
 #include "client/preload/named.h"
 
-/* One system call with up to five arguments. */
+/* One system call. */
 struct meta_call {
 	long number;
-	long a, b, c, d, e;
+	long a, b, c, d, e, f;
 };
 
 static long make(void *arg)
 {
 	const struct meta_call *m = arg;
 
-	return sys_call5(m->number, m->a, m->b, m->c, m->d, m->e);
+	return sys_call6(m->number, m->a, m->b, m->c, m->d, m->e, m->f);
 }
 
 /* True: it was a registered file's, the call has been made, *ret is its result. */
@@ -46,9 +47,9 @@ static bool by_fd(int fd, struct meta_call *m, int *ret)
 	return by_path(fd, "", AT_EMPTY_PATH, m, ret);
 }
 
-#define ARGS5(n, v, w, x, y, z)                                          \
-	{                                                                \
-		n, (long)(v), (long)(w), (long)(x), (long)(y), (long)(z) \
+#define ARGS5(n, v, w, x, y, z)                                             \
+	{                                                                   \
+		n, (long)(v), (long)(w), (long)(x), (long)(y), (long)(z), 0 \
 	}
 
 static int shim_fchmod(int fd, mode_t mode)
@@ -252,6 +253,33 @@ static int shim_fremovexattr(int fd, const char *name)
 	int r;
 
 	return by_fd(fd, &m, &r) ? r : real.fremovexattr(fd, name);
+}
+
+bool meta_by_number(long n, const long arg[6], long *ret)
+{
+	struct meta_call m = { n, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5] };
+	const char *path = (const char *)m.b;
+	int flags, r;
+
+	switch (n) {
+	case META_fchmodat2:
+		flags = (int)m.d;
+		break;
+	case META_setxattrat:
+	case META_removexattrat:
+		flags = (int)m.c;
+		break;
+	case META_file_setattr:
+		flags = (int)m.e;
+		break;
+	default:
+		return false;
+	}
+	/* All but fchmodat2 take no path for an empty one. */
+	if (!path && (flags & AT_EMPTY_PATH))
+		path = "";
+	*ret = by_path((int)m.a, path, follow_of(flags), &m, &r) ? r : errno_result(make(&m));
+	return true;
 }
 
 #define FAMILY_META

@@ -130,14 +130,14 @@ static bool brand_new(const struct open_args *a)
 
 /*
  * Somebody in this process writes the file past us: opened under a name of no rule, inherited, by libc
- * itself (mkstemp), from a message. Looked for when the file is marked and fd in the table: whoever opens it
+ * itself (mkstemp), from a message, or may write it by an io_uring. Looked for when the file is marked and fd in the table: whoever opens it
  * later finds the mark. An open under way elsewhere is no stranger: its descriptor will be in the table soon.
  */
 static bool strangers(int fd, const struct stat *st)
 {
 	const struct timespec pause = { 0, STRANGER_NS };
 
-	for (int i = 0; others_find(st->st_dev, st->st_ino, fd, OTHERS_WRITER) >= 0; i++) {
+	for (int i = 0; others_find(st->st_dev, st->st_ino, fd, OTHERS_PAST) >= 0; i++) {
 		if (i == STRANGER_TRIES || atomic_load_seq(&page->opens) <= 1)
 			return true;
 		(void)sys_call2(SYS_nanosleep, &pause, NULL);
@@ -160,7 +160,8 @@ static long take(const struct open_args *a, int fd, const struct stat *st, const
 		(void)sys_call1(SYS_close, fd);
 		return r;
 	}
-	if (!brand_new(a) && strangers(fd, st) && passed_by(fd) < 0)
+	if ((brand_new(a) ? others_find(0, 0, fd, OTHERS_RING) >= 0 : strangers(fd, st)) &&
+	    passed_by(fd) < 0)
 		r = -errno;
 	if (r == 0 && (a->flags & O_TRUNC))
 		r = (int)size_truncate(fd, 0);

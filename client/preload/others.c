@@ -10,6 +10,7 @@
 #include "base/sys.h"
 #include "client/preload/desc.h"
 #include "client/preload/folder.h"
+#include "client/preload/handle.h"
 
 static uint32_t mappings; /* atomic, relaxed: 1 once there was one; a mapping orders memory */
 
@@ -29,6 +30,19 @@ static bool known(const struct desc *d)
 	return atomic_load_relaxed(&d->token) >= 0 || !atomic_load_relaxed(&d->stay);
 }
 
+/* Inherited, made before our constructor ran, or from a message (Linux before 6.8): no call of ours makes one. */
+static bool is_ring(int fd, const struct stat *st)
+{
+	static const char name[] = "anon_inode:[io_uring]";
+	char link[32], target[sizeof(name)] = "";
+
+	/* What has no name of its own is of no type, either. */
+	return (st->st_mode & S_IFMT) == 0 &&
+	       sys_call4(SYS_readlinkat, AT_FDCWD, handle_link(fd, link), target, sizeof(target)) ==
+		       sizeof(name) - 1 &&
+	       memcmp(target, name, sizeof(name) - 1) == 0;
+}
+
 static bool fits(int fd, const struct look *l)
 {
 	const struct desc *d = desc_peek(fd);
@@ -38,12 +52,16 @@ static bool fits(int fd, const struct look *l)
 
 	if (fd == l->except || ours != (l->kind == OTHERS_KEPT))
 		return false;
-	if (sys_call2(SYS_fstat, fd, &st) < 0 || st.st_dev != l->dev || st.st_ino != l->ino)
+	if (sys_call2(SYS_fstat, fd, &st) < 0)
+		return false;
+	if (l->kind >= OTHERS_RING && is_ring(fd, &st))
+		return true;
+	if (l->kind == OTHERS_RING || st.st_dev != l->dev || st.st_ino != l->ino)
 		return false;
 	flags = sys_call2(SYS_fcntl, fd, F_GETFL);
 	if (flags < 0 || (flags & O_PATH))
 		return false;
-	if (l->kind != OTHERS_WRITER)
+	if (l->kind != OTHERS_WRITER && l->kind != OTHERS_PAST)
 		return true;
 	return (flags & O_ACCMODE) != O_RDONLY && !(d && known(d) && d->ino == l->ino);
 }

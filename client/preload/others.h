@@ -10,6 +10,8 @@ enum others_kind {
 	OTHERS_WRITER, /* writes, and is in no description of the table: its writes leave no record */
 	OTHERS_ANY,    /* any that may stand behind a record lock (POSIX) of the process */
 	OTHERS_KEPT,   /* one of the shim's own (desc_keep) */
+	OTHERS_RING, /* an io_uring, whatever the file: its requests go by number and leave no record */
+	OTHERS_PAST, /* OTHERS_WRITER or OTHERS_RING */
 };
 
 /*

@@ -10,6 +10,7 @@
 #include "base/sys.h"
 #include "client/preload/desc.h"
 #include "client/preload/family.h"
+#include "client/preload/meta.h"
 #include "client/preload/open.h"
 
 /* Registers as the kernel takes them. */
@@ -184,6 +185,8 @@ static long shim_syscall(long n, long a, long b, long c, long d, long e, long f)
 
 		if (!done)
 			r = by_name(n, a, b, c, d, e, &done);
+		if (!done)
+			done = meta_by_number(n, (const long[6]){ a, b, c, d, e, f }, &r);
 		if (done)
 			return r;
 	}

@@ -339,27 +339,6 @@ static void requests(void)
 	SAY(pwrite(fd, "after", 5, 0));
 }
 
-/* In no library that this program has; the preload library brings it. */
-extern int io_uring_queue_init(unsigned entries, void *ring, unsigned flags) __attribute__((weak));
-
-/* What the kernel writes for a ring has no record, so there is none to be had: programs fall back. */
-static void rings(void)
-{
-	char parameters[256] = "", ring[1024];
-	int fd = must_open("log.1", O_RDWR);
-	long made;
-
-	SAY(pwrite(fd, "oooo", 4, 0));
-	errno = 0;
-	made = syscall(SYS_io_uring_setup, 4, parameters);
-	if (io_uring_queue_init) {
-		MUST(made == -1 && errno == ENOSYS);
-		MUST(io_uring_queue_init(4, ring, 0) == -ENOSYS);
-	}
-	SAY(pwrite(fd, "SSSS", 4, 4));
-	SAY(fdatasync(fd));
-}
-
 static void flagged(void)
 {
 	static const int some[] = { RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_APPEND };
@@ -460,14 +439,13 @@ static const struct say_case cases[] = {
 	{ "by-openat2", by_openat2 },
 	{ "by-handle", by_handle },
 	{ "requests", requests },
-	{ "rings", rings },
 	{ "flagged", flagged },
 	{ "lock-kept", lock_kept },
 	{ "side-by-side", side_by_side },
 	{ 0 },
 };
 
-static const struct say_case *const lists[] = { cases, changes_cases };
+static const struct say_case *const lists[] = { cases, changes_cases, rings_cases };
 
 static const struct say_case *find(const char *name)
 {

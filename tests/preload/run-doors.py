@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Ways into a file (client/preload/doors.def): as without the library, in the lane or in bypass as the table says, and
 nothing that was written is undone by the records of others: all programs and the daemon are killed, and recovery runs."""
+import ctypes
 import difflib
 import os
+import shutil
 import subprocess
 import sys
 
@@ -13,19 +15,28 @@ from sandbox import Sandbox, need
 INHERITED = 50  # the number that doors.c knows
 # Where log.1 is at the end.
 BYPASS = ("renamed", "renamed-alone", "exchanged", "unnamed", "made-by-libc", "mapped-before", "made-writable",
-          "inherited", "reopened", "by-libc-threads", "spawn-open", "spawn-dup", "crash-words", "given-away")
+          "inherited", "reopened", "by-libc-threads", "spawn-open", "spawn-dup", "crash-words", "given-away",
+          "ring-unseen", "ring-inherited")
 LANE = {"renamed-closed": 1, "mapped-to-read": 1, "printed": 3, "by-number": 6, "by-openat2": 2, "by-handle": 3,
-        "requests": 4, "rings": 2, "flagged": 4, "lock-kept": 2, "side-by-side": 320, "touched": 24, "renamed-often": 8,
+        "requests": 4, "rings": 2, "flagged": 4, "lock-kept": 2, "side-by-side": 320, "touched": 24, "touched-by-number": 1, "renamed-often": 8,
         "fenced": 2, "unlinked": 2}
 EACH = {"fenced": 11, "unlinked": 7, "given-away": 13}  # so many files, and each of them where log.1 is
+
+RING = 425  # io_uring_setup
+LIBURING = "liburing.so.2"
+
+
+def ring():
+    """The descriptor of a ring, or -1 where the kernel has none for us."""
+    return ctypes.CDLL(None).syscall(RING, 4, ctypes.create_string_buffer(256))
 
 
 def start(program, folder, case, env):
     """The program and what it says until it waits."""
     os.makedirs(folder)
     kw = {}
-    if case == "inherited":
-        fd = os.open(os.path.join(folder, "log.1"), os.O_RDWR | os.O_CREAT, 0o640)
+    if case in ("inherited", "ring-inherited"):
+        fd = os.open(os.path.join(folder, "log.1"), os.O_RDWR | os.O_CREAT, 0o640) if case == "inherited" else ring()
         os.dup2(fd, INHERITED, inheritable=True)
         os.close(fd)
         kw["pass_fds"] = [INHERITED]
@@ -51,7 +62,9 @@ def content(folder):
     return found
 
 
-def state(preload, folder, case, check):
+def state(preload, folder, case, said, check):
+    # In `touched-by-number` it is the kernel who knows which calls there are.
+    more = sum(line.endswith(" = 0 ") for line in said) if case == "touched-by-number" else 0
     # Known by the names that they had when they were registered; the newest is the one that is asked for.
     files = [f for f in preload.status().files(DOMAIN) if os.path.dirname(f["path"]) == os.path.realpath(folder)]
     if not check(files, "%s: not registered", case):
@@ -61,7 +74,7 @@ def state(preload, folder, case, check):
         if case in BYPASS:
             check(f["state"] == "bypass" and f["reason"] and f["live_bytes"] == 0, "%s: %s", case, f)
         else:
-            check(f["state"] == "lane" and f["records"] >= LANE[case], "%s: %s", case, f)
+            check(f["state"] == "lane" and f["records"] >= LANE[case] + more, "%s: %s", case, f)
     print("%-16s %-6s %4d records" % (case, f["state"], f["records"]), flush=True)
 
 
@@ -71,14 +84,28 @@ def run(preload, program, case, check):
     plain, expected = start(program, plain_folder, case, dict(os.environ))
     plain.communicate()
     folder = os.path.join(preload.box.path, "shim-" + case)
-    process, seen = start(program, folder, case, preload.environment())
+    env = dict(preload.environment(), RULED="yes")
+    if case == "rings":  # so that there is something to keep from it
+        env["LD_PRELOAD"] += ":" + LIBURING
+    process, seen = start(program, folder, case, env)
     preload.box.children.append(process)
     diff = list(difflib.unified_diff(expected, seen, "without", "with", lineterm="", n=1))
     check(expected and expected[-1] == "done", "%s without the library: %s", case, expected)
     check(not diff, "%s:\n%s", case, "\n".join(diff))
     check(content(folder) == content(plain_folder), "%s: the files differ", case)
-    state(preload, folder, case, check)
+    state(preload, folder, case, seen, check)
     return process, folder, content(plain_folder)
+
+
+def unruled(preload, program, check):
+    """`rings` under the library, in a program that no rule names: the kernel's answers."""
+    other = os.path.join(preload.box.path, "unruled")
+    shutil.copy(program, other)
+    env = dict(preload.environment(), RULED="no")
+    env["LD_PRELOAD"] += ":" + LIBURING
+    process, seen = start(other, os.path.join(preload.box.path, "rings-unruled"), "rings", env)
+    process.communicate()
+    check(seen and seen[-1] == "done", "rings without a rule: %s", seen)
 
 
 def main():
@@ -88,6 +115,12 @@ def main():
     listed = subprocess.run([program, "list"], text=True, stdout=subprocess.PIPE, check=True).stdout.split()
     check(sorted(listed) == sorted(BYPASS + tuple(LANE)), "cases: %s", listed)
     wanted = sys.argv[1:] or listed
+    fd = ring()
+    if fd < 0:
+        wanted = [case for case in wanted if not case.startswith("ring-")]
+        print("no io_uring here: not run: ring-unseen, ring-inherited, rings without a rule")
+    else:
+        os.close(fd)
     with Sandbox("preload-doors") as box:
         preload = Preload(box, lane_size="16MiB")
         with open(os.path.join(preload.rules, "test.ini"), "w", encoding="ascii") as f:
@@ -97,6 +130,8 @@ def main():
         preload.create()
         preload.start()
         running = [run(preload, program, case, check) for case in wanted]
+        if "rings" in wanted and fd >= 0:
+            unruled(preload, program, check)
         live = preload.live_bytes()
         preload.kill()
         for process, _, _ in running:

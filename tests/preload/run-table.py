@@ -23,6 +23,10 @@ OTHERS = "/var/cache/pmemlogd-tests/*/usr/lib/*/libc.so.6"
 MORE = """int open(const char *path, int flags, ...) { return path ? flags : -1; }
 int pwritev9(int fd) { return fd; }
 """
+# A kernel's header: what the doors are for, and calls that only newer ones have.
+NUMBERS = "".join("#define __NR_%s %d\n" % pair for pair in (
+    ("openat", 257), ("fchmodat2", 452), ("setxattrat", 463), ("removexattrat", 466), ("file_setattr", 469),
+    ("listns", 470), ("syscalls", 999)))
 
 
 def load():
@@ -48,10 +52,10 @@ class Checker:
             return seen[path]
         self.module.exports = exports
 
-    def __call__(self, table=None, calls=None, libc=None):
+    def __call__(self, table=None, calls=None, libc=None, numbers=None):
         """(exit, what it says) for another text of a table, or another library."""
         argv = ["check-doors"]
-        for option, text in (("--table", table), ("--calls", calls)):
+        for option, text in (("--table", table), ("--calls", calls), ("--numbers", numbers)):
             if text is not None:
                 path = os.path.join(self.folder, option.strip("-"))
                 with open(path, "w", encoding="ascii") as f:
@@ -93,6 +97,10 @@ def main():
         for bad in (table.replace("DOOR(pwrite, TAKEN,", "DOOR(pwrite, HARMLESS,"),
                     table.replace("DOOR(pread, HARMLESS,", "DOOR(pread, TAKEN,"),
                     table.replace("DOOR(pread, HARMLESS,", "DOOR(pread, UNKNOWN,"),
+                    table.replace("NUMBER(fchmodat2, TAKEN,", "NUMBER(fchmodat2, HARMLESS,"),
+                    table.replace("NUMBER(setxattrat, TAKEN,", "NUMBER(setxattrat9, HARMLESS,"),
+                    table.replace("NUMBER(getxattrat, HARMLESS,", "NUMBER(getxattrat, TAKEN,"),
+                    table + 'NUMBER(fork, HARMLESS, "again")\n',
                     table + 'DOOR(pread, HARMLESS, "again")\n', table + 'BESIDE(pw*, "a verb")\n', table + "DOOR(x)\n",
                     ""):
             check(checker(table=bad)[0] == 1, "a bad table: %s", bad[-80:])
@@ -100,6 +108,11 @@ def main():
         subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", library, "-"], input=MORE, text=True, check=True)
         code, said = checker(libc=library)
         check(code == 1 and said.startswith("pwritev9:"), "a call more: %s", said)
+        code, said = checker(numbers=NUMBERS)
+        check(code == 0, "a newer kernel: %s", said)
+        code, said = checker(numbers=NUMBERS + "#define __NR_pwritev9 471\n")
+        check(code == 1 and said.startswith("pwritev9: a system call"), "a system call more: %s", said)
+        check(checker(numbers="")[0] == 1, "no system call at all")
         for libc in glob.glob(OTHERS):
             code, said = checker(libc=libc)
             check(code == 0, "%s:\n%s", libc, said)

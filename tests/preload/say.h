@@ -57,4 +57,4 @@ struct say_case {
 	void (*run)(void);
 };
 extern const struct say_case calls_cases[], past_cases[], names_cases[], process_cases[];
-extern const struct say_case changes_cases[];
+extern const struct say_case changes_cases[], rings_cases[];
