@@ -9,6 +9,8 @@
 
 #include "base/sys.h"
 #include "pool/file_internal.h"
+#include "pool/slot.h"
+#include "pool/slot_word.h"
 
 #define DAEMON_LOCK_NS UINT64_C(1000000000)
 
@@ -71,6 +73,29 @@ void file_unlock(struct session *s, struct file_ref *r)
 {
 	(void)s;
 	lock_release(&r->f->lock);
+}
+
+bool file_left_by_dead(const struct session *s, const struct ctl_file *f)
+{
+	/* Acquire: pairs with lock_release, after which op is what the last owner left. */
+	uint64_t word = atomic_load_acquire(&f->lock.word);
+
+	if (!word)
+		return atomic_load_acquire(&f->op) != 0;
+	/* Of our own slot's lock the kernel tells nothing, and who holds it is alive; but the slot may have
+	 * been the dead one's. */
+	if (word_slot(word) == s->me.slot && word_generation(word) == s->me.generation)
+		return false;
+	return word_slot(word) == s->me.slot || slot_dead(&s->ctl, word);
+}
+
+int file_settle(struct session *s, const struct caller *who, struct file_ref *r)
+{
+	int rc = file_left_by_dead(s, r->f) ? file_lock(s, who, r) : -EALREADY;
+
+	if (rc == 0)
+		file_unlock(s, r);
+	return rc == -EALREADY ? 0 : rc;
 }
 
 void file_sync_failed(struct session *s, struct file_ref *r)

@@ -7,7 +7,8 @@
 
 #include "pool/session.h"
 
-#define OPEN_HEAD_UNKNOWN UINT64_C(0) /* just opened: the first lock notes it */
+/* Just opened: the first lock notes it. No head is that high. */
+#define OPEN_HEAD_UNKNOWN UINT64_MAX
 
 /* One open file description of a registered file, as its process knows it. */
 struct file_ref {
@@ -24,6 +25,16 @@ struct file_ref {
  */
 int file_lock(struct session *s, const struct caller *who, struct file_ref *r);
 void file_unlock(struct session *s, struct file_ref *r);
+
+/* True if a dead process holds the file's lock, or left a call half made: its bytes may be seen, and some
+ * of them may go when the next owner puts that right. A look without the lock. */
+bool file_left_by_dead(const struct session *s, const struct ctl_file *f);
+
+/*
+ * Puts that right now, for somebody who is about to read: what has been read must not go afterwards. Never
+ * waits for the living (file_left_by_dead says no). 0 or an error of file_lock.
+ */
+int file_settle(struct session *s, const struct caller *who, struct file_ref *r);
 
 /* Real fsync under the file's lock with the degraded / synced book-keeping. 0 or a negative errno. */
 int file_sync_locked(struct session *s, const struct caller *who, struct file_ref *r);

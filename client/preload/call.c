@@ -46,8 +46,10 @@ static long run_entry(struct call *c, call_op *op, void *arg)
 	c->r.id = d->id;
 	c->r.open_head = head;
 	r = op(c, arg);
-	/* The first lock or a failed sync has moved it up. Never down: another thread's may be newer. */
-	while (c->r.open_head > head && !atomic_cas_seq(&d->open_head, &head, c->r.open_head))
+	/* The first lock has noted it, or a failed sync has moved it up. Never down: another thread's may be
+	 * newer. */
+	while (c->r.open_head != head && (head == OPEN_HEAD_UNKNOWN || c->r.open_head > head) &&
+	       !atomic_cas_seq(&d->open_head, &head, c->r.open_head))
 		;
 	if (r == -EDEADLK)
 		atomic_add_relaxed(&c->s->ctl.hot->edeadlk, 1);

@@ -88,6 +88,42 @@ bool named_find(int dir, const char *path, int flags, struct named *ret)
 	       find_marked(ret);
 }
 
+static bool marked(int dir, const char *path)
+{
+	long fd = sys_call4(SYS_openat, dir, path, O_PATH | O_CLOEXEC, 0);
+	bool found = fd >= 0 && mark_look((int)fd) != MARK_ABSENT;
+
+	if (fd >= 0)
+		(void)sys_call1(SYS_close, fd);
+	return found;
+}
+
+void named_settle(int dir, const char *path)
+{
+	struct named n = { .dir = dir, .path = path, .flags = AT_SYMLINK_FOLLOW, .r.fd = -1 };
+	struct caller who;
+	struct call_mark mark;
+	struct session *s;
+	int keep = errno;
+
+	page_own();
+	/* A database that starts again reads before it opens anything for writing. */
+	if (attach_newest() < 0 && marked(dir, path))
+		attach_now();
+	if (find(&n) && mark_enter(&mark, &who) == 0) {
+		s = attach_session_at(n.session);
+		/* The slot first: a child's look at a lock of its parent's is not at its own. */
+		if (attach_slot(n.session, &who) == 0 &&
+		    file_left_by_dead(s, &s->ctl.files[n.entry]) && named_open(&n) == 0) {
+			/* Not to be put right now: whoever writes it next hears of that. */
+			(void)file_settle(s, &who, &n.r);
+			named_close(&n);
+		}
+		mark_leave(&mark);
+	}
+	errno = keep;
+}
+
 bool named_still(const struct named *n)
 {
 	struct named again = { .dir = n->dir, .path = n->path, .flags = n->flags };

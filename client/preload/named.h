@@ -38,6 +38,10 @@ int named_open(struct named *n);
  * all record locks that the process holds on it, so ours is kept, and taken again by the next call. */
 void named_close(struct named *n);
 
+/* Before the file of a rule is read: what a dead process left half written in it is put right, or not there any
+ * more afterwards. errno stays. Nothing for a file that carries no mark. */
+void named_settle(int dir, const char *path);
+
 enum named_how {
 	NAMED_TOUCHED, /* size-neutral metadata */
 	NAMED_FENCED,  /* RULE F */

@@ -8,8 +8,10 @@
 #include <sys/stat.h>
 
 #include "base/sys.h"
+#include "client/preload/call.h"
 #include "client/preload/config.h"
 #include "client/preload/handle.h"
+#include "client/preload/named.h"
 #include "client/preload/others.h"
 #include "client/preload/passed.h"
 #include "client/preload/size.h"
@@ -145,6 +147,14 @@ static bool strangers(int fd, const struct stat *st)
 	return others_mapped(st->st_dev, st->st_ino);
 }
 
+/* What a dead process left half written is put right before this one reads it: it might build on bytes that
+ * go with its first write. */
+static long op_settle(struct call *c, void *arg)
+{
+	(void)arg;
+	return c->s ? file_settle(c->s, &c->who, &c->r) : 0;
+}
+
 /* Takes fd over and does the O_TRUNC. Descriptor, or a negative errno with fd closed. */
 static long take(const struct open_args *a, int fd, const struct stat *st, const char *path)
 {
@@ -160,6 +170,8 @@ static long take(const struct open_args *a, int fd, const struct stat *st, const
 		(void)sys_call1(SYS_close, fd);
 		return r;
 	}
+	/* A failure to put it right is told to whoever writes next. */
+	(void)call_make(fd, op_settle, NULL);
 	if ((brand_new(a) ? others_find(0, 0, fd, OTHERS_RING) >= 0 : strangers(fd, st)) &&
 	    passed_by(fd) < 0)
 		r = -errno;
@@ -245,6 +257,9 @@ int open_any(const struct open_args *a)
 		fd = plain_open(a, a->flags);
 		if (fd >= 0 && desc_table)
 			fresh((int)fd);
+		if (fd >= 0 && unlikely(desc_table != NULL) && a->path && !(a->flags & O_PATH) &&
+		    config_may_match(a->path))
+			named_settle(a->dir, a->path);
 		return (int)fd;
 	}
 	/* Only where something would have to be undone is it worth to ask before. */

@@ -10,7 +10,11 @@ import mmap
 import random
 import sys
 
-from cases import Agent, Stamp, block, errno_of, main, os, read, require, time, wait_for
+from cases import (HERE, Agent, Stamp, block, default_builddir, errno_of, find, main, os, read, require, time, wait_end,
+                   wait_for)
+
+sys.path.insert(0, os.path.join(HERE, "..", "kill"))
+from orders import Orders, Spot  # noqa: E402
 
 BLOCKS = 40
 A, B = b"A" * 8192, b"B" * 4096
@@ -66,7 +70,8 @@ def sync_by_another_thread(c):
 
 def seen_and_synced(c):
     """A process is killed in the middle of a write. What another one then reads and syncs, it may build
-    on (a database that restarts does): it must be there after a cut, record or not."""
+    on (a database that restarts does): it must be there after a cut, record or not. In every other turn that one
+    opens the files after the death, while a third process keeps the domain."""
     c.begin(destage_age="3600s", lane_size="16MiB")
     b = Agent(c)
     r = random.Random(c.seed)
@@ -81,6 +86,9 @@ def seen_and_synced(c):
         s.process.kill()
         s.process.wait()
         seen = []
+        if turn % 2:
+            b = Agent(c)
+            fds = [b.open(c.path(name), os.O_RDWR) for name in names]
         for fd in fds:
             seen.append(b.pread(fd, 2 << 20, 0))
             b.fdatasync(fd)
@@ -97,6 +105,49 @@ def seen_and_synced(c):
         b = Agent(c)
         fds = [b.open(c.path(name), os.O_RDWR) for name in names]
     return "killed inside a write in %d of 6 turns" % half
+
+
+PWRITEV2 = 328
+# Who reads what a dead one has left, and then syncs: open before, or opened afterwards for that.
+READERS = ("before", "again", "to-read")
+
+
+def killed_in_write(c):
+    """As above, killed where the bytes are in the page cache and have no record, over some that have one: whether
+    they stay or go is decided before anybody who opens the file then can read them."""
+    c.begin(destage_age="3600s", lane_size="16MiB")
+    killat = find(default_builddir(), "killat")
+    for turn in range(6):
+        reader = READERS[turn % 3]
+        b = Agent(c)
+        fd = b.open(c.path("log.0"), os.O_RDWR | os.O_CREAT)
+        b.write_synced(fd, block(turn, 64), 1 << 20)
+        c.accelerated()
+        orders = Orders(os.path.join(c.product.memory, "orders"))
+        s = Stamp(c, threads=1, files=1, plan="overlap" if turn < 3 else "wide", wrap=[killat, orders.path])
+        s.moves(by=20)
+        orders.at_spot(Spot(1 + turn, PWRITEV2, leaving=True))
+        wait_for("killed in a write", lambda: orders["hit"])
+        wait_end(s.process, 20)
+        if reader != "before":  # the first one keeps the domain alive
+            b = Agent(c)
+        if reader == "again":
+            fd = b.open(c.path("log.0"), os.O_RDWR)
+            seen = b.pread(fd, 2 << 20, 0)
+        elif reader == "to-read":
+            fd = b.open(c.path("log.0"), os.O_RDONLY)
+            seen = b.pread(fd, 2 << 20, 0)
+            fd = b.open(c.path("log.0"), os.O_RDWR)
+        else:
+            seen = b.pread(fd, 2 << 20, 0)
+        b.fdatasync(fd)
+        c.cut()
+        c.recover()
+        have = read(c.path("log.0"))
+        at = next((i for i, (x, y) in enumerate(zip(have, seen)) if x != y), None)
+        require(at is None and len(have) == len(seen), "turn %d, opened %s: %d bytes of %d, differs at %s from what was read",
+                turn, reader, len(have), len(seen), at)
+        c.stamps = []
 
 
 def passed_on(c):
@@ -271,6 +322,6 @@ def readers(c):
 
 
 if __name__ == "__main__":
-    sys.exit(main([sync_by_another, sync_by_another_thread, seen_and_synced, passed_on, inherited,
+    sys.exit(main([sync_by_another, sync_by_another_thread, seen_and_synced, killed_in_write, passed_on, inherited,
                    sync_of_others, mapped, direct, direct_switched, direct_in_bypass, dsync_in_bypass,
                    readers]))

@@ -134,15 +134,9 @@ int __wrap_append_record(struct session *s, const struct caller *who, struct ctl
 
 int paged_set_up(void **state)
 {
-	struct ctl_cell head;
-
 	(void)state;
 	memset(&paged, 0, sizeof(paged));
 	env_make(&paged.e, PAGED_RING);
-	/* head 0 is OPEN_HEAD_UNKNOWN */
-	assert_int_equal(env_write(&paged.e, NULL, 0, 64, NULL), APPEND_OK);
-	head = control_head(&paged.e.s.ctl);
-	env_trim(&paged.e, head.head, head.chain);
 	paged.e.s.io = &io;
 	for (unsigned i = 0; i < PAGED_FILES; i++) {
 		struct ctl_file *f = env_file(&paged.e, i);
