@@ -62,10 +62,11 @@ class Relay(threading.Thread):
         for _, _, raw in ancillary:
             fds.frombytes(raw)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)] if fds else []
+        # Noted before: who gets the last answer may be read out at once.
+        self.note(data, len(fds))
         target.sendmsg([data], rights)
         for fd in fds:
             os.close(fd)
-        self.note(data, len(fds))
         return True
 
     def note(self, data, fds):
