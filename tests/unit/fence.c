@@ -342,6 +342,51 @@ static void a_failed_sync_counts(void **state)
 	assert_int_equal(a.f->degraded, 0);
 }
 
+/* Bytes that no record has are in the pages alone, so these stay; and while the file's blocks would read as zeros
+ * nothing is fenced off. The caller hears of it. */
+static void kept_in_lost_blocks(void **state)
+{
+	const struct file_range keep = { 128, 64 };
+
+	(void)state;
+	assert_int_equal(paged_write(&a, 0, 128, 'a'), 128);
+	paged_fails(0, true);
+	assert_int_equal(file_lock(&paged.e.s, &paged.e.who, &a), 0);
+	assert_int_equal(file_real_sync(&paged.e.s, &a, false), -EIO);
+	/* the write of an appender that went elsewhere than we thought */
+	paged.file[0].page[128] = 'k';
+	paged.file[0].dirty = true;
+	assert_int_equal(file_bypass_locked(&paged.e.s, &paged.e.who, &a, BYPASS_HOLD, &keep),
+			 -EIO);
+	file_unlock(&paged.e.s, &a);
+	assert_int_equal(paged.drops, 0);
+	assert_int_equal(paged.file[0].page[128], 'k');
+	assert_int_equal(a.f->degraded, 2);
+	assert_true(space_file_live(&paged.e.s, a.f));
+
+	/* the next one has the records written anew */
+	assert_int_equal(fenced(&a), 0);
+	assert_int_equal(a.f->degraded, 0);
+	assert_int_equal(paged_disk(0, 0), 'a');
+	assert_int_equal(paged_disk(0, 127), 'a');
+}
+
+/* Nothing is live, and a call is made again: its bytes come into pages that know where they belong. */
+static void again_in_lost_blocks(void **state)
+{
+	(void)state;
+	paged.file[0].dirty = true;
+	paged_fails(0, true);
+	paged_told(0);
+	opened = paged_open(0, 1);
+	env_kill(env_fork(dies_in_a_write, NULL));
+	put_right_by(&opened);
+	assert_int_equal(paged.drops, 1);
+	assert_int_equal(paged_write(&opened, 0, 64, 'b'), 64);
+	assert_int_equal(fenced(&opened), 0);
+	assert_int_equal(paged_disk(0, 0), 'b');
+}
+
 static void told_elsewhere(void)
 {
 	paged.file[0].errors++;
@@ -379,6 +424,7 @@ int main(void)
 		CASE(fence_of_a_trimmed_file),	CASE(unlink_of_a_trimmed_file),
 		CASE(unlink_makes_it_live),	CASE(room_is_reserved_before_the_call),
 		CASE(its_room_is_free),		CASE(its_bytes_stay),
+		CASE(kept_in_lost_blocks),	CASE(again_in_lost_blocks),
 		CASE(degraded_comes_first),	CASE(lost_before_the_opening),
 		CASE(dropped_and_failed_again), CASE(opened_in_the_middle),
 		CASE(a_failed_sync_counts),	CASE(drop_that_fails),
