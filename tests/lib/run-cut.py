@@ -13,6 +13,7 @@ import argparse
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -25,7 +26,11 @@ from losefs import LoseFs, simdir
 from product import default_builddir
 from sandbox import Sandbox, need
 
-EVENTS = ["plain"] * 4 + ["orphan", "revive", "restart", "frozen", "writer", "writer", "trim", "idle"]
+EVENTS = ["plain"] * 4 + ["orphan", "revive", "restart", "frozen", "writer", "writer", "trim", "idle",
+                         "step", "step", "step-revive", "step-revive"]
+# Where the daemon dies, before or after the call (tests/support/callfault.c): segments made, filled, synced, trimmed.
+STEPS = [("openat", ".log"), ("pwrite", ".log"), ("fdatasync", ".log"), ("fsync", "/logs/"), ("renameat", "/meta"),
+         ("unlinkat", ".log")]
 GROUP = 20
 
 
@@ -34,7 +39,7 @@ class Cuts(Writers):
         sim = fs == "losefs"
         builddir = simdir(default_builddir()) if sim else default_builddir()
         super().__init__(box, "cut", seed, builddir, sim)
-        self.seed = seed
+        self.seed, self.stepped = seed, 0
         self.image = (LoseFs(box, builddir) if sim else
                       Image(box, fs, size=(320 if fs == "xfs" else 256) << 20))
         self.image.product = self.product
@@ -42,6 +47,9 @@ class Cuts(Writers):
             self.env["PMEMLOGD_SIM_NO_DRAIN"] = "1"
             self.image.forced(fs="none", pool="none")
         self.product.state = os.path.join(self.image.path, "state")
+        self.rules = os.path.join(box.tmpfs("rules"), "rules")
+        self.product.preload = os.path.join(builddir, "tests", "logs", "libcallfault.so")
+        self.product.preload_env = {"CALLFAULT_RULES": self.rules}
         if control == "lie":
             env = preloads.lie_env(box, self.image.path)
             self.product.preload = env.pop("LD_PRELOAD")
@@ -54,6 +62,30 @@ class Cuts(Writers):
         self.create("1MiB", "2MiB", "8MiB")
         self.image.sync()
         self.product.start()
+
+    def step(self, revive):
+        call, where = self.r.choice(STEPS)
+        with open(self.rules + ".new", "w", encoding="ascii") as f:
+            f.write("%s %s %d 0\n" % (call, where, self.r.choice((-1, -2))))
+        os.rename(self.rules + ".new", self.rules)
+        trim = None
+        if call in ("renameat", "unlinkat"):
+            trim = subprocess.Popen(self.command("trim"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                    env=self.env)
+        end = time.monotonic() + 1
+        while self.product.process.poll() is None and time.monotonic() < end:
+            time.sleep(0.005)
+        os.unlink(self.rules)
+        if trim:
+            trim.kill()
+            trim.wait()
+        if self.product.process.poll() is None:
+            return
+        self.stepped += 1
+        self.product.kill()
+        if revive:
+            self.product.start()
+            time.sleep(self.r.uniform(0, 0.2))
 
     def cycle(self, k):
         self.image.plan("%d/%d" % (self.seed, k))
@@ -69,6 +101,8 @@ class Cuts(Writers):
         elif event == "restart":
             self.product.stop()
             self.product.start()
+        elif event.startswith("step"):
+            self.step(event == "step-revive")
         elif event == "frozen":
             self.product.process.send_signal(signal.SIGSTOP)
         elif event == "writer":
@@ -139,6 +173,7 @@ def main():
                 break
         if not o.control:
             cuts.product.stop()
+    print("killed at a step of a segment: %d" % cuts.stepped)
     print("cycles %d acked %d lost %d bad %d" % (done, *total))
     failed = bool(total[1] or total[2])
     return int(not failed if o.control else failed or total[0] == 0)
