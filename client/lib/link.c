@@ -247,11 +247,6 @@ int link_log(struct pmemlogd *c, uint16_t type, const struct wire_log *q,
 		link_drop(c);
 		status = -EOPNOTSUPP;
 	}
-	/* It stops: as good as gone, and the next one is to be connected to. */
-	if (status == -ESHUTDOWN) {
-		link_drop(c);
-		status = -ETIMEDOUT;
-	}
 	keep_text(c, ret->text);
 	status = about_to_go(c, status);
 	if (ret_fd && status == 0) {

@@ -237,6 +237,23 @@ class Disk(FaultTest):
         self.restart()
         self.assertEqual(self.records(), [b"x" * 1000])
 
+    def test_next_segment(self):
+        """The name of the segment that comes after a full one is on disk before anything in it counts."""
+        c = self.connect()
+        log = c.open("a", create=True, capacity=262144)  # segments of 64 KiB
+        wanted = [bytes([i]) * 50000 for i in range(3)]
+        log.append(wanted[0])
+        log.sync(timeout=outer.PATIENCE)
+        self.faults(("fsync", "/a", errno.EIO, 0))
+        log.append(wanted[1])
+        self.raises(errno.EBUSY, log.sync, timeout=outer.PATIENCE)
+        self.assertEqual(log.stat().disk, 50000)
+        self.faults()
+        log.append(wanted[2])
+        log.sync(timeout=outer.PATIENCE)
+        self.assertEqual(len(self.segments("a")), 3)
+        self.assertEqual([r.data for r in log], wanted)
+
     def test_pool_full(self):
         """Nothing is acknowledged that has no room, and what was acknowledged is there."""
         c = self.connect(timeout=60)
