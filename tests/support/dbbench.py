@@ -46,7 +46,7 @@ class Bench:
         if mode == "nosync":
             env = preloads.nosync_env(self.box, self.engine)
         elif mode == "eatmydata":
-            env = preloads.eatmydata_env()
+            env = preloads.eatmydata_env(self.box)
         elif mode == "tmpfs":
             # in /dev/shm itself: MariaDB maps its redo log there, as it does on DAX
             for name in os.listdir(data):

@@ -104,7 +104,7 @@ class Campaign:
         if self.mode == "nosync":
             return preloads.nosync_env(self.box, self.engine)
         if self.mode == "eatmydata":
-            return preloads.eatmydata_env()
+            return preloads.eatmydata_env(self.box)
         return {}
 
     def args(self):

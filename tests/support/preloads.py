@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Small preload libraries of tests and benchmarks, compiled where they are used."""
 import os
+import shutil
 
 from sandbox import ROOT, run
 
@@ -26,9 +27,19 @@ def lie_env(box, below):
     return {"LD_PRELOAD": build(box, "tests/support/lie.c"), "LIE_BELOW": below}
 
 
-def eatmydata_env():
-    """None when the library is not installed."""
-    for path in EATMYDATA:
-        if os.path.exists(path):
-            return {"LD_PRELOAD": path}
-    return None
+def eatmydata():
+    """Where the library is, or None."""
+    return next(filter(os.path.exists, EATMYDATA), None)
+
+
+def eatmydata_env(box):
+    """A copy of the library, since a database may run with another system's /usr: there ld.so would warn only, and
+    the server sync. None when it is not installed."""
+    path = eatmydata()
+    if not path:
+        return None
+    target = os.path.join(box.folder("lib"), "libeatmydata.so")
+    if not os.path.exists(target):
+        shutil.copyfile(path, target)
+        os.chmod(target, 0o755)
+    return {"LD_PRELOAD": target}
