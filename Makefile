@@ -30,7 +30,7 @@ help:
 	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ and daemon/logs/ taken away, one at a time: 10 minutes'
 	@echo 'make mutants        do the tests notice each broken rule? some 300 patches, three a minute on two busy processors; tests/mutants/run --resume goes on'
 	@echo 'make models         the shared rules as Promela models, checked exhaustively; two minutes; DEEP=1: ten'
-	@echo 'make test-long      MySQL and PostgreSQL: power cuts, modes, backups, faults, controls; ONLY=pattern; hours'
+	@echo 'make test-long      MySQL and PostgreSQL: power cuts, modes, backups, faults, controls; ONLY=pattern; 1.5 to 2 hours (added up, not run at once)'
 	@echo 'make campaign       power cuts by the thousand, HOURS=h (1); reports in tests/reports/'
 	@echo 'make bench-check    goal, measured, verdict'
 	@echo 'make lint           format, manual pages, units, symbols'
