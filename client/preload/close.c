@@ -19,13 +19,21 @@ static bool is_ours(int fd)
 
 static __attribute__((noinline)) int close_known(int fd)
 {
+	long r;
+
 	if (is_ours(fd))
 		return (int)errno_result(-EBADF);
 	/* A vfork child closes before it execs, in its parent's memory. */
-	if (!page_foreign())
-		desc_clear(fd);
+	if (page_foreign())
+		return (int)errno_result(sys_call1(SYS_close, fd));
+	/* Between the two it is open and not in the table: no stranger to who opens the file just now. */
+	page_own();
+	(void)atomic_add_seq(&page->moves, 1);
+	desc_clear(fd);
 	/* Raw: cancelled before it closes, libc's would leave a descriptor that we know nothing of. */
-	return (int)errno_result(sys_call1(SYS_close, fd));
+	r = sys_call1(SYS_close, fd);
+	(void)atomic_sub_seq(&page->moves, 1);
+	return (int)errno_result(r);
 }
 
 static int shim_close(int fd)

@@ -24,6 +24,7 @@
 
 #define STRANGER_NS    1000000 /* 1 ms */
 #define STRANGER_TRIES 1000
+#define STRANGER_SURE  3 /* looks in a row with nothing under way; picked */
 
 static long raw_open(const struct open_args *a, int flags)
 {
@@ -133,14 +134,16 @@ static bool brand_new(const struct open_args *a)
 /*
  * Somebody in this process writes the file past us: opened under a name of no rule, inherited, by libc
  * itself (mkstemp), from a message, or may write it by an io_uring. Looked for when the file is marked and fd in the table: whoever opens it
- * later finds the mark. An open under way elsewhere is no stranger: its descriptor will be in the table soon.
+ * later finds the mark. An open or close under way elsewhere is no stranger: its descriptor will be in the table, or gone,
+ * soon; and one that has come to its end between our two looks is not found by the next ones.
  */
 static bool strangers(int fd, const struct stat *st)
 {
 	const struct timespec pause = { 0, STRANGER_NS };
 
-	for (int i = 0; others_find(st->st_dev, st->st_ino, fd, OTHERS_PAST) >= 0; i++) {
-		if (i == STRANGER_TRIES || atomic_load_seq(&page->opens) <= 1)
+	for (int i = 0, alone = 0; others_find(st->st_dev, st->st_ino, fd, OTHERS_PAST) >= 0; i++) {
+		alone = atomic_load_seq(&page->moves) <= 1 ? alone + 1 : 0;
+		if (i == STRANGER_TRIES || alone == STRANGER_SURE)
 			return true;
 		(void)sys_call2(SYS_nanosleep, &pause, NULL);
 	}
@@ -220,9 +223,9 @@ static long counted(const struct open_args *a, int fd, long open(const struct op
 	long r;
 
 	page_own();
-	(void)atomic_add_seq(&page->opens, 1);
+	(void)atomic_add_seq(&page->moves, 1);
 	r = open(a, fd);
-	(void)atomic_sub_seq(&page->opens, 1);
+	(void)atomic_sub_seq(&page->moves, 1);
 	return r;
 }
 

@@ -26,7 +26,8 @@ struct page {
 	uint64_t next_attach_ns; /* CLOCK_MONOTONIC: no attempt before */
 	/* atomic, seq_cst: raised before the real open, lowered when the table has it; pairs with the look
 	 * for strangers (open.c), which goes through the descriptors first */
-	uint32_t opens; /* opens of rule files under way, not in the table yet */
+	uint32_t
+		moves; /* opens and closes under way: descriptors of rule files that are not in the table */
 	/* atomic, relaxed: picks one caller that tries */
 	uint64_t next_retry_ns; /* CLOCK_MONOTONIC: no re-attach of a file before */
 };

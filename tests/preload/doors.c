@@ -5,18 +5,23 @@
  */
 #include <aio.h>
 #include <execinfo.h>
+#include <linux/filter.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
+#include "base/atomic.h"
 #include "tests/preload/say.h"
 
 #define INHERITED 50 /* the runner has opened log.1 there */
@@ -418,6 +423,65 @@ static void side_by_side(void)
 	}
 }
 
+static int held, listener; /* a descriptor, and where its close is told of */
+
+/* Its own close of `held` stands still until somebody lets it go on. */
+static void *close_slowly(void *arg)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)held, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+	long fd;
+
+	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+		     &program);
+	MUST(fd >= 0);
+	atomic_store_release((int *)arg, (int)fd);
+	return (void *)(long)close(held);
+}
+
+static void *let_go_on(void *arg)
+{
+	struct seccomp_notif_resp answer = { .id = *(uint64_t *)arg,
+					     .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE };
+
+	(void)usleep(50000);
+	MUST(ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0);
+	return NULL;
+}
+
+/* Opened while another thread is in the middle of its close. */
+static void closed_beside(void)
+{
+	struct seccomp_notif told = { .id = 0 };
+	pthread_t closer, other;
+	int theirs = -1, fd;
+	uint64_t id;
+	void *r;
+
+	held = must_open("log.1", O_RDWR);
+	SAY(pwrite(held, "before", 6, 0));
+	MUST(pthread_create(&closer, NULL, close_slowly, &theirs) == 0);
+	while (atomic_load_acquire(&theirs) < 0)
+		(void)usleep(1000);
+	listener = theirs;
+	MUST(ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &told) == 0);
+	id = told.id;
+	MUST(pthread_create(&other, NULL, let_go_on, &id) == 0);
+	fd = must_open("log.1", O_RDWR);
+	SAY(pwrite(fd, "beside", 6, 6));
+	MUST(pthread_join(closer, &r) == 0 && pthread_join(other, NULL) == 0);
+	SAY((long)r);
+	SAY(pwrite(fd, "behind", 6, 12));
+}
+
 static const struct say_case cases[] = {
 	{ "renamed", renamed },
 	{ "renamed-alone", renamed_alone },
@@ -442,6 +506,7 @@ static const struct say_case cases[] = {
 	{ "flagged", flagged },
 	{ "lock-kept", lock_kept },
 	{ "side-by-side", side_by_side },
+	{ "closed-beside", closed_beside },
 	{ 0 },
 };
 

@@ -18,7 +18,7 @@ BYPASS = ("renamed", "renamed-alone", "exchanged", "unnamed", "made-by-libc", "m
           "inherited", "reopened", "by-libc-threads", "spawn-open", "spawn-dup", "crash-words", "given-away",
           "ring-unseen", "ring-inherited")
 LANE = {"renamed-closed": 1, "mapped-to-read": 1, "printed": 3, "by-number": 6, "by-openat2": 2, "by-handle": 3,
-        "requests": 4, "rings": 2, "flagged": 4, "lock-kept": 2, "side-by-side": 320, "touched": 24, "touched-by-number": 1, "renamed-often": 8,
+        "requests": 4, "rings": 2, "flagged": 4, "lock-kept": 2, "side-by-side": 320, "closed-beside": 3, "touched": 24, "touched-by-number": 1, "renamed-often": 8,
         "fenced": 2, "unlinked": 2}
 EACH = {"fenced": 11, "unlinked": 7, "given-away": 13}  # so many files, and each of them where log.1 is
 
