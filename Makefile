@@ -10,7 +10,7 @@ export BUILD
 export BUILDDIR := $(abspath $(BUILD))
 
 .PHONY: all configure test test-long test-quick demo crash staleness coherence faults pool-faults mutants mutants-persist models campaign \
-	bench-check lint test-sanitize install clean help
+	bench-check lint test-sanitize install deb deb-check clean help
 
 all: configure
 	ninja -C $(BUILD) -j $(JOBS)
@@ -36,6 +36,8 @@ help:
 	@echo 'make lint           format, manual pages, units, symbols'
 	@echo 'make test-sanitize  unit, crash, recover and daemon tests under ASan + UBSan, those with threads under TSan; half an hour'
 	@echo 'make install        [DESTDIR=...]'
+	@echo 'make deb            Debian packages into $(BUILD)/deb; a minute'
+	@echo 'make deb-check      installs, uses, removes and purges them in a Debian of their own; as root, two minutes'
 
 # A folder that appeared since the last configure is found by --reconfigure only.
 configure:
@@ -103,6 +105,13 @@ test-sanitize:
 
 install: all
 	meson install -C $(BUILD) --no-rebuild
+
+deb:
+	@scripts/make-deb $(BUILD)/deb
+
+deb-check: deb
+	@scripts/install-deps all
+	@scripts/check-deb $(BUILD)/deb
 
 clean:
 	rm -rf $(BUILD) $(BUILD)-clang $(BUILD)-asan $(BUILD)-tsan $(BUILD)-mutants
