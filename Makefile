@@ -28,7 +28,7 @@ help:
 	@echo '                    clients; 500 random schedules: 20 minutes of a processor (measured part by part), most of the time waiting'
 	@echo 'make pool-faults    every field of the pool damaged, every page, the folder as a whole, on ext4; 5 minutes of a processor; FS=xfs, FS=ext4,xfs'
 	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ and daemon/logs/ taken away, one at a time: 10 minutes'
-	@echo 'make mutants        do the tests notice each broken rule? some 300 patches, three a minute on two busy processors; tests/mutants/run --resume goes on'
+	@echo 'make mutants        do the tests notice each broken rule? some 360 patches: 40 minutes on two busy processors; tests/mutants/run --resume goes on'
 	@echo 'make models         the shared rules as Promela models, checked exhaustively; two minutes; DEEP=1: ten'
 	@echo 'make test-long      MySQL and PostgreSQL: power cuts, modes, backups, faults, controls; ONLY=pattern; 1.5 to 2 hours (added up, not run at once)'
 	@echo 'make campaign       power cuts by the thousand, HOURS=h (1); reports in tests/reports/'

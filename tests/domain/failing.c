@@ -193,6 +193,34 @@ static void an_end_that_cannot_destage_recovers(void **state)
 	assert_all_gone(e, r.lane);
 }
 
+static char control_file[320];
+static uint32_t looked; /* 1: it was there, 2: it was not */
+
+static void look_for_control_file(void)
+{
+	atomic_store_release(&looked, access(control_file, F_OK) == 0 ? 1 : 2);
+}
+
+/* As long as anything is live: it tells the next daemon that these records have had their sessions' end. */
+static void an_end_removes_the_control_file_last(void **state)
+{
+	struct env *e = *state;
+	struct answer r;
+
+	set_age(e, ENV_LONG_NS);
+	r = env_join(e, &e->a, 0, "d");
+	(void)snprintf(control_file, sizeof(control_file), "%s/control/%u", e->config.run_dir,
+		       r.lane);
+	assert_int_equal(access(control_file, F_OK), 0);
+	assert_int_equal(env_write(&e->a, 0, 100, 'x'), 100);
+	looked = 0;
+	faults_after_sync(e->ino[0], look_for_control_file);
+	client_end(&e->a, 1);
+	env_wait(5000, atomic_load_acquire(&looked) != 0);
+	assert_int_equal(looked, 1);
+	env_wait(5000, access(control_file, F_OK) != 0);
+}
+
 /* A client's sync fails: it says so in the counter, and the daemon must not trust the page cache. */
 static void a_clients_failed_sync_heals(void **state)
 {
@@ -233,10 +261,15 @@ static void a_client_heals_before_its_fence(void **state)
 int failing_run(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(a_failed_sync_heals),	   CASE(a_long_heal_renews),
-		CASE(others_are_synced_meanwhile), CASE(registers_inside_a_step),
-		CASE(unlink_that_came_to_nothing), CASE(an_end_that_cannot_destage_recovers),
-		CASE(a_clients_failed_sync_heals), CASE(a_client_heals_before_its_fence),
+		CASE(a_failed_sync_heals),
+		CASE(a_long_heal_renews),
+		CASE(others_are_synced_meanwhile),
+		CASE(registers_inside_a_step),
+		CASE(unlink_that_came_to_nothing),
+		CASE(an_end_that_cannot_destage_recovers),
+		CASE(an_end_removes_the_control_file_last),
+		CASE(a_clients_failed_sync_heals),
+		CASE(a_client_heals_before_its_fence),
 	};
 
 	return cmocka_run_group_tests_name("failing", tests, NULL, NULL);
