@@ -268,8 +268,13 @@ class Again(Mode):
 class BackendKilled(Again):
     def down(self):
         server = self.c.server
-        backend = server.query("SELECT pid FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t%' LIMIT 1")[0][0]
-        os.kill(backend, signal.SIGKILL)
+        rows = []
+        for _ in range(500):  # for a moment all of them may be at BEGIN or COMMIT
+            rows = server.query("SELECT pid FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t%' LIMIT 1")
+            if rows:
+                break
+            time.sleep(0.01)
+        os.kill(rows[0][0], signal.SIGKILL)
         time.sleep(0.2)
         server.wait_ready()
 
