@@ -169,8 +169,7 @@ class Start(Job):
     def first(self, m, at):
         m.traced_daemon(at, wait=False)
         ready = m.wait_ready_or_dead()
-        if m.orders["hit"] != 1:
-            m.end_daemon()
+        m.end_daemon()  # also one that is dying: it may have said that it is ready just before
         return (0 if ready else 137), ""
 
     def run_again(self, m, r):
