@@ -25,7 +25,7 @@ help:
 	@echo 'make coherence      readers without the library beside writers and faults; SECONDS=n for each of ext4, xfs'
 	@echo 'make faults         disks that fail, run full, go away, hang, are slow, under ext4 and xfs; 13 minutes, mostly waiting'
 	@echo 'make killed         killed wherever a system call or a store has changed anything, run again, on ext4, a tenth on xfs;'
-	@echo '                    clients; 500 random schedules: 20 minutes of a processor (measured part by part), most of the time waiting'
+	@echo '                    clients; 500 random schedules: 22 minutes of a processor (measured part by part), most of the time waiting'
 	@echo 'make pool-faults    every field of the pool damaged, every page, the folder as a whole, on ext4; 5 minutes of a processor; FS=xfs, FS=ext4,xfs'
 	@echo 'make mutants-persist  every flush, drain, fence and sync of pool/ and daemon/logs/ taken away, one at a time: 10 minutes'
 	@echo 'make mutants        do the tests notice each broken rule? some 360 patches: 40 minutes on two busy processors; tests/mutants/run --resume goes on'
