@@ -313,9 +313,13 @@ static void op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *fi)
 {
 	struct node *n = enter(req, id);
 
+	if (!n)
+		return;
+	/* Part of the open, by libfuse's choice: no setattr comes for it. */
+	if (fi->flags & O_TRUNC)
+		resize(n, 0);
 	/* No keep_cache: what the kernel kept of it before a cut is not true any more. */
-	if (n)
-		fuse_reply_open(req, fi);
+	fuse_reply_open(req, fi);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t off,
