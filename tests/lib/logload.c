@@ -40,7 +40,7 @@ struct head {
 };
 
 static _Atomic uint64_t *words;
-static volatile sig_atomic_t stopping;
+static atomic_int stopping; /* by a handler, read by the threads */
 static struct pmemlogd *connection;
 static struct pmemlogd_log *the_log;
 static uint32_t writer;
