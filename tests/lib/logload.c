@@ -3,15 +3,15 @@
  * Writers and readers of one native log that know what they wrote.
  *
  *	logload write SOCKET DOMAIN LOG WRITER WORDS MODE	4 threads, until killed or SIGTERM
- *	logload follow SOCKET DOMAIN LOG SECONDS		from the first record on
+ *	logload follow SOCKET DOMAIN LOG SECONDS [SEEN]		from the first record on
  *	logload check SOCKET DOMAIN LOG WORDS			everything, against what was acknowledged
  *	logload trim SOCKET DOMAIN LOG				up to the middle of what is on disk
  *	logload api SOCKET DOMAIN				wrong use, limits, fork, threads
  *	logload safety SOCKET DOMAIN				cancellation, signal handlers
  *
  * A record is {magic, writer, thread, number, length, check} and bytes that follow from these. WORDS is a
- * file of u64, one for each writer and thread: the number that was acknowledged last. MODE: append; nowait (8 and a
- * wait); mixed.
+ * file of u64, one for each writer and thread: the number that was acknowledged last; SEEN another one, of what the
+ * follower was shown. MODE: append; nowait (8 and a wait); mixed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -219,30 +219,53 @@ static void look(struct seen *s, const struct pmemlogd_record *rec)
 			h->writer, h->thread);
 }
 
-static int do_follow(char **argv)
+/* Whoever has been shown a record may have acted on it: it is as good as acknowledged. */
+static void note_seen(const struct pmemlogd_record *rec)
+{
+	const struct head *h = rec->data;
+
+	if (rec->length >= sizeof(*h) && h->writer < WRITERS && h->thread < THREADS)
+		atomic_store(&words[h->writer * THREADS + h->thread], h->number);
+}
+
+/* At the first record. The daemon may be away for longer than the library waits for it. */
+static struct pmemlogd_cursor *cursor_first(struct pmemlogd_log *log)
+{
+	struct pmemlogd_cursor *c;
+	int r;
+
+	while ((r = pmemlogd_cursor_new(log, PMEMLOGD_FIRST, &c)) == -ETIMEDOUT)
+		(void)usleep(50000);
+	if (r < 0)
+		die("cursor", r);
+	return c;
+}
+
+static int do_follow(int argc, char **argv)
 {
 	static struct seen s;
 	struct pmemlogd_log *log = open_log(argv, PMEMLOGD_READ_ONLY);
 	time_t until = time(NULL) + strtol(argv[5], NULL, 10);
-	struct pmemlogd_cursor *c;
-	int r = pmemlogd_cursor_new(log, PMEMLOGD_FIRST, &c);
+	struct pmemlogd_cursor *c = cursor_first(log);
 
-	if (r < 0)
-		die("cursor", r);
 	(void)signal(SIGTERM, stop);
 	s.from_zero = pmemlogd_cursor_lsn(c) == 0;
+	if (argc == 7)
+		map_words(argv[6]);
+	printf("following\n");
+	(void)fflush(stdout);
 	while (!stopping && time(NULL) < until) {
 		struct pmemlogd_record rec;
+		int r = pmemlogd_next(c, &rec, 200);
 
-		r = pmemlogd_next(c, &rec, 200);
-		if (r == 1)
+		if (r == 1) {
 			look(&s, &rec);
-		else if (r == -ERANGE) {
+			if (argc == 7)
+				note_seen(&rec);
+		} else if (r == -ERANGE) {
 			/* Trimmed where we stood: a follower that is slow is told, and begins anew. */
 			c = pmemlogd_cursor_free(c);
-			r = pmemlogd_cursor_new(log, PMEMLOGD_FIRST, &c);
-			if (r < 0)
-				die("cursor", r);
+			c = cursor_first(log);
 			memset(s.last, 0, sizeof(s.last));
 			s.begun = s.from_zero = false;
 		} else if (r == -ETIMEDOUT)
@@ -305,8 +328,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 8 && strcmp(argv[1], "write") == 0)
 		return do_write(argv);
-	if (argc == 6 && strcmp(argv[1], "follow") == 0)
-		return do_follow(argv);
+	if ((argc == 6 || argc == 7) && strcmp(argv[1], "follow") == 0)
+		return do_follow(argc, argv);
 	if (argc == 6 && strcmp(argv[1], "check") == 0)
 		return do_check(argv);
 	if (argc == 5 && strcmp(argv[1], "trim") == 0)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Power cuts under native logs: the file system with the segments loses what was not synced, all processes are killed,
-the pool stays; then the daemon recovers, and every record that was acknowledged is there, once and in order.
+the pool stays; then the daemon recovers, and every record that was acknowledged, or that a follower was shown, is there,
+once and in order.
 
     run-cut.py [--cycles N] [--seed S] [--fs ext4|xfs|losefs] [--seconds T] [--control lie|no-drain]
 
 losefs: the test build, whose file system loses what was not synced, and whose pool what was not drained. Control
 `lie`: the daemon's syncs do nothing; `no-drain` (losefs): the writers' records are not waited for; records must be
-missing. Every GROUP cycles a new pool and file system. Last line: `cycles C acked A lost L bad B`.
+missing. Every GROUP cycles a new pool and file system. Last line: `cycles C acked A lost L bad B shown S`.
 """
 import argparse
 import os
@@ -39,7 +40,7 @@ class Cuts(Writers):
         sim = fs == "losefs"
         builddir = simdir(default_builddir()) if sim else default_builddir()
         super().__init__(box, "cut", seed, builddir, sim)
-        self.seed, self.stepped = seed, 0
+        self.seed, self.stepped, self.bad = seed, 0, ""
         self.image = (LoseFs(box, builddir) if sim else
                       Image(box, fs, size=(320 if fs == "xfs" else 256) << 20))
         self.image.product = self.product
@@ -99,6 +100,7 @@ class Cuts(Writers):
         self.image.plan("%d/%d" % (self.seed, k))
         self.start_writer()
         self.start_writer()
+        self.start_follower()
         self.make_room()
         time.sleep(self.r.uniform(0.02, 0.4))
         event = self.r.choice(EVENTS)
@@ -128,13 +130,16 @@ class Cuts(Writers):
         time.sleep(self.r.uniform(0, 0.1))
         self.image.before_cut()
         # All stand still first: an fsync under way while the file system goes may say yes (halt.py).
-        pids = [p.pid for p in self.writers]
+        if self.follower.poll() not in (None, 0):
+            self.bad = "follower: " + self.follower.stderr.read()
+        pids = [p.pid for p in self.writers + [self.follower] if p.poll() is None]
         if self.product.process:
             pids.append(self.product.process.pid)
         halt(pids)
         self.image.cut()
-        for p in self.writers:
+        for p in self.writers + [self.follower]:
             p.send_signal(signal.SIGKILL)
+        self.follower.wait()
         self.product.kill()
         self.kill_writers()
         self.image.umount()
@@ -143,12 +148,15 @@ class Cuts(Writers):
         return event
 
     def counts(self):
-        """[acknowledged, lost, bad] and what it said."""
-        p = self.check()
-        if p.returncode == 2:
-            return [0, 0, 1], p.stderr.strip()
-        words = p.stdout.split()
-        return [int(words[1]), int(words[5]), int(words[7])], p.stderr.strip()
+        """[acknowledged, lost, bad, seen] and what it said."""
+        found = []
+        for words in (self.words, self.seen):
+            p = self.check(words)
+            if p.returncode == 2:
+                return [0, 0, 1, 0], p.stderr.strip()
+            found.append([int(n) for n in p.stdout.split()[1::2]])
+        (acked, _, lost, bad, _), (seen, _, unseen, _, _) = found
+        return [acked, lost + unseen, bad + bool(self.bad), seen], self.bad or p.stderr.strip()
 
 
 def main():
@@ -162,7 +170,7 @@ def main():
     if o.fs != "losefs":
         need(["mkfs." + o.fs, "losetup"], "e2fsprogs xfsprogs util-linux")
     print("seed %d" % o.seed)
-    total, before, done, end = [0, 0, 0], 0, 0, time.monotonic() + o.seconds
+    total, before, done, end = [0, 0, 0, 0], [0, 0], 0, time.monotonic() + o.seconds
     with Sandbox("lib-cut") as box:
         cuts = Cuts(box, o.fs, o.seed, o.control)
         for k in range(o.cycles):
@@ -170,11 +178,12 @@ def main():
                 break
             if k % GROUP == 0:
                 cuts.start_over()
-                before = total[0]
+                before = [total[0], total[3]]
             event = cuts.cycle(k)
             done += 1
             total, said = cuts.counts()
-            total[0] += before
+            total[0] += before[0]
+            total[3] += before[1]
             if total[1] or total[2]:
                 print("cycle %d (%s; %s): lost %d bad %d %s" % (k, event, cuts.image.said, total[1], total[2], said))
                 if cuts.product.status().domain("cut"):
@@ -183,9 +192,9 @@ def main():
         if not o.control:
             cuts.product.stop()
     print("killed at a step of a segment: %d" % cuts.stepped)
-    print("cycles %d acked %d lost %d bad %d" % (done, *total))
+    print("cycles %d acked %d lost %d bad %d shown %d" % (done, *total))
     failed = bool(total[1] or total[2])
-    return int(not failed if o.control else failed or total[0] == 0)
+    return int(not failed if o.control else failed or total[0] == 0 or total[3] == 0)
 
 
 if __name__ == "__main__":

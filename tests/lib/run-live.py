@@ -11,7 +11,7 @@ import sys
 import time
 
 from writers import Writers
-from sandbox import Sandbox, die_with_parent  # behind writers, which says where it is
+from sandbox import Sandbox  # behind writers, which says where it is
 
 
 class Live(Writers):
@@ -51,8 +51,8 @@ def main():
         live.product.start()
         live.start_writer()
         live.start_writer()
-        follower = subprocess.Popen(live.command("follow", "1000000"), stdout=subprocess.PIPE,
-                                    stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
+        live.start_follower()
+        follower = live.follower
         end, seen = time.monotonic() + o.seconds, {}
         while time.monotonic() < end:
             time.sleep(live.r.uniform(0.05, 0.4))

@@ -23,14 +23,17 @@ class Writers:
         self.load = find(builddir, "logload")
         self.env = dict(os.environ, **self.product.sim_env())
         self.words = os.path.join(box.tmpfs("words"), "words")
+        self.seen = os.path.join(os.path.dirname(self.words), "seen")
         self.next = 0
         self.writers = []
+        self.follower = None
 
     def create(self, *lane_sizes):
         """Nothing of an earlier pool counts any more."""
         self.product.create(lane_size=self.r.choice(lane_sizes))
-        if os.path.exists(self.words):
-            os.unlink(self.words)
+        for path in (self.words, self.seen):
+            if os.path.exists(path):
+                os.unlink(path)
         self.next = 0
 
     def command(self, *words):
@@ -63,11 +66,20 @@ class Writers:
             p.wait()
         self.writers = []
 
+    def start_follower(self):
+        """Of a log that is there. What it is shown it notes in `seen`."""
+        self.follower = subprocess.Popen(self.command("follow", "1000000", self.seen), stdout=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, text=True, env=self.env,
+                                         preexec_fn=die_with_parent)
+        if self.follower.stdout.readline() != "following\n":
+            raise RuntimeError("follower: " + self.follower.stderr.read())
+
     def trim(self):
         t = subprocess.run(self.command("trim"), capture_output=True, text=True, timeout=60, env=self.env)
         if t.returncode:
             raise RuntimeError("trim: %s %s %s" % (t.returncode, t.stdout, t.stderr))
 
-    def check(self):
-        return subprocess.run(self.command("check", self.words), capture_output=True, text=True, timeout=120,
+    def check(self, words=None):
+        """Against what was acknowledged; or, self.seen, against what the follower was shown."""
+        return subprocess.run(self.command("check", words or self.words), capture_output=True, text=True, timeout=120,
                               env=self.env)
