@@ -14,6 +14,7 @@
 #include "client/lib/lib.h"
 
 #define LANE_TRIES 1000u	       /* picked: each means that the daemon trimmed meanwhile */
+#define TRIM_TRIES 1000u	       /* milliseconds */
 #define LOOK_NS	   UINT64_C(100000000) /* a follower looks whether its log is still there */
 
 static void close_segment(struct reader *r)
@@ -188,13 +189,17 @@ int pmemlogd_cursor_new(struct pmemlogd_log *log, uint64_t lsn, struct pmemlogd_
 	if (!c)
 		return -ENOMEM;
 	c->log = log;
-	c->lsn = lsn;
-	if (lsn == PMEMLOGD_FIRST)
-		/* Relaxed: as in reader_find. */
-		c->lsn = atomic_load_relaxed(&log->ref.l->first);
-	else if (lsn == PMEMLOGD_END)
-		c->lsn = log_end(&log->ref);
-	rc = reader_find(log, &c->reader, c->lsn, &f);
+	c->lsn = lsn == PMEMLOGD_END ? log_end(&log->ref) : lsn;
+	for (unsigned i = 0; i < TRIM_TRIES; i++) {
+		if (lsn == PMEMLOGD_FIRST)
+			/* Relaxed: as in reader_find. */
+			c->lsn = atomic_load_relaxed(&log->ref.l->first);
+		rc = reader_find(log, &c->reader, c->lsn, &f);
+		if (lsn != PMEMLOGD_FIRST || rc != -ERANGE)
+			break;
+		/* Trimmed: the daemon knows, and says so to all when its disk does. */
+		(void)usleep(1000);
+	}
 	if (rc == 1)
 		c->lsn = f.lsn;
 	if (rc < 0) {
