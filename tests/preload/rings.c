@@ -85,14 +85,14 @@ static void ring_make(struct own_ring *r)
 /* One request, waited for: what it returned. */
 static int ring_write(struct own_ring *r, int fd, const char *text, uint64_t at)
 {
-	uint32_t *tail = (uint32_t *)(r->sq + r->p.sq_off.tail);
+	uint32_t *tail = (uint32_t *)(void *)(r->sq + r->p.sq_off.tail);
 
 	*r->sqe = (struct io_uring_sqe){ .opcode = IORING_OP_WRITE,
 					 .fd = fd,
 					 .addr = (uint64_t)(uintptr_t)text,
 					 .len = (uint32_t)strlen(text),
 					 .off = at };
-	*(uint32_t *)(r->sq + r->p.sq_off.array) = 0;
+	*(uint32_t *)(void *)(r->sq + r->p.sq_off.array) = 0;
 	/* Release, as the kernel asks: the request is whole before it counts. */
 	__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
 	MUST(sys_call6(SYS_io_uring_enter, r->fd, 1, 1, IORING_ENTER_GETEVENTS, 0, 0) == 1);
