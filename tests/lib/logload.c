@@ -228,6 +228,14 @@ static void note_seen(const struct pmemlogd_record *rec)
 		atomic_store(&words[h->writer * THREADS + h->thread], h->number);
 }
 
+/* So that a sanitizer finds nothing left. */
+static void end(struct pmemlogd_cursor *c, struct pmemlogd_log *log)
+{
+	(void)pmemlogd_cursor_free(c);
+	(void)pmemlogd_close(log);
+	connection = pmemlogd_disconnect(connection);
+}
+
 /* At the first record. The daemon may be away for longer than the library waits for it. */
 static struct pmemlogd_cursor *cursor_first(struct pmemlogd_log *log)
 {
@@ -275,6 +283,7 @@ static int do_follow(int argc, char **argv)
 	}
 	printf("followed %llu bad %llu\n", (unsigned long long)s.records,
 	       (unsigned long long)s.bad);
+	end(c, log);
 	return s.bad || s.records == 0;
 }
 
@@ -306,6 +315,7 @@ static int do_check(char **argv)
 	printf("acked %llu records %llu lost %llu bad %llu end %llu\n", (unsigned long long)acked,
 	       (unsigned long long)s.records, (unsigned long long)lost, (unsigned long long)s.bad,
 	       (unsigned long long)s.next);
+	end(c, log);
 	return lost || s.bad;
 }
 
@@ -321,6 +331,7 @@ static int do_trim(char **argv)
 	if (r < 0)
 		die("trim", r);
 	printf("first %llu was %llu\n", (unsigned long long)first, (unsigned long long)st.first);
+	end(NULL, log);
 	return first < st.first;
 }
 

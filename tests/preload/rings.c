@@ -96,7 +96,7 @@ static int ring_write(struct own_ring *r, int fd, const char *text, uint64_t at)
 	/* Release, as the kernel asks: the request is whole before it counts. */
 	__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
 	MUST(sys_call6(SYS_io_uring_enter, r->fd, 1, 1, IORING_ENTER_GETEVENTS, 0, 0) == 1);
-	return ((struct io_uring_cqe *)(r->cq + r->p.cq_off.cqes))->res;
+	return ((struct io_uring_cqe *)(void *)(r->cq + r->p.cq_off.cqes))->res;
 }
 
 /* The file is there before. */
