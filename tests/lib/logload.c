@@ -124,7 +124,7 @@ static int append(uint32_t thread, uint64_t number, bool wait, uint64_t *lsn)
 		r = wait ? pmemlogd_appendv(the_log, iov, 2, lsn)
 			 : pmemlogd_appendv_nowait(the_log, iov, 2, lsn);
 		/* The daemon may be away for longer than a full lane lasts: nothing was appended. */
-	} while (r == -ENOSPC && !stopping);
+	} while (r == -ENOSPC && !atomic_load_explicit(&stopping, memory_order_relaxed));
 	return r;
 }
 
@@ -135,7 +135,7 @@ static void *write_thread(void *arg)
 	uint64_t number = 0, lsn;
 	int r = 0;
 
-	while (!stopping && r == 0) {
+	while (!atomic_load_explicit(&stopping, memory_order_relaxed) && r == 0) {
 		bool batch = mode[0] == 'n' || (mode[0] == 'm' && (thread & 1));
 
 		if (!batch) {
@@ -143,7 +143,8 @@ static void *write_thread(void *arg)
 		} else {
 			for (unsigned i = 0; i < 8 && r == 0; i++)
 				r = append(thread, ++number, false, &lsn);
-			while (r == 0 && (r = pmemlogd_wait(the_log, lsn)) == -ENOSPC && !stopping)
+			while (r == 0 && (r = pmemlogd_wait(the_log, lsn)) == -ENOSPC &&
+			       !atomic_load_explicit(&stopping, memory_order_relaxed))
 				r = 0;
 		}
 		if (r == 0)
@@ -152,7 +153,7 @@ static void *write_thread(void *arg)
 		if (number % 64 == 0)
 			(void)usleep(200);
 	}
-	if (r < 0 && !(r == -ENOSPC && stopping))
+	if (r < 0 && !(r == -ENOSPC && atomic_load_explicit(&stopping, memory_order_relaxed)))
 		die("append", r);
 	return NULL;
 }
@@ -160,7 +161,7 @@ static void *write_thread(void *arg)
 static void stop(int sig)
 {
 	(void)sig;
-	stopping = 1;
+	atomic_store_explicit(&stopping, 1, memory_order_relaxed);
 }
 
 static int do_write(char **argv)
@@ -262,7 +263,7 @@ static int do_follow(int argc, char **argv)
 		map_words(argv[6]);
 	printf("following\n");
 	(void)fflush(stdout);
-	while (!stopping && time(NULL) < until) {
+	while (!atomic_load_explicit(&stopping, memory_order_relaxed) && time(NULL) < until) {
 		struct pmemlogd_record rec;
 		int r = pmemlogd_next(c, &rec, 200);
 
